@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::cast_precision_loss)]
 
 use eraseblock_base::Findings;
+use eraseblock_mtd::ReadAt;
 use eraseblock_nand_recipe::recipe::Code;
 use eraseblock_nand_recipe::table::find;
 use eraseblock_nand_recipe::{
@@ -41,7 +42,7 @@ fn damage(dump: &mut [u8], recipe: &Recipe, seed: &mut u64) {
     }
 }
 
-fn run(dump: &Vec<u8>, recipe: &Recipe) -> u64 {
+fn run(dump: &dyn ReadAt, recipe: &Recipe) -> u64 {
     let mut findings = Findings::new();
     let mut each = |_, _: Outcome| Ok(());
     let options = DecodeOptions { damaged: Damaged::Zeros };
@@ -67,7 +68,7 @@ fn main() {
         let recipe = find(name).unwrap();
         let mut dump = Vec::new();
         encode(&image, &recipe, &mut dump).unwrap();
-        let clean = seconds(|| drop(run(&dump, &recipe)));
+        let clean = seconds(|| assert_eq!(run(&dump, &recipe), 0));
         let detecting = seconds(|| drop(detect(&dump, &Hints::default()).unwrap()));
         let few = SIZE / 16 / recipe.chip.page as usize * recipe.raw_page();
         dump.truncate(few);

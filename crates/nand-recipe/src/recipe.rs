@@ -10,11 +10,15 @@ use crate::bits::{BitRange, total};
 use crate::error::RecipeError;
 use crate::scrambler::Scrambler;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// The largest page that a recipe may have, in bytes; no memory of more than a few pages is used.
 const PAGE_MAX: u32 = 65_536;
 const OOB_MAX: u32 = 16_384;
 const PAGES_MAX: u32 = 4096;
+const REGIONS_MAX: usize = 16;
+const CODEWORDS_MAX: usize = 1024;
+const LENGTHS_MAX: usize = 16;
 
 /// The way in which a controller stores a chip.
 #[derive(Clone, PartialEq, Debug)]
@@ -366,6 +370,9 @@ impl Recipe {
         {
             return fail(format!("the bad-block marker is at {}, after the page", marker.byte));
         }
+        if self.regions.len() > REGIONS_MAX {
+            return fail(format!("{} regions, expected at most {REGIONS_MAX}", self.regions.len()));
+        }
         let mut next = Some(0);
         for region in &self.regions {
             if Some(region.blocks.start) != next {
@@ -386,6 +393,22 @@ impl Recipe {
     fn check_region(&self, region: &Region) -> Result<(), RecipeError> {
         let fail = |message: String| Err(RecipeError::recipe(&self.chip.name, message));
         let bits = (self.chip.page + self.chip.oob) * 8;
+        let count = region.codewords.len();
+        if count > CODEWORDS_MAX {
+            return fail(format!("{count} codewords, expected at most {CODEWORDS_MAX}"));
+        }
+        let lengths: BTreeSet<usize> =
+            region.codewords.iter().map(|word| total(&word.message())).collect();
+        if lengths.contains(&0) {
+            return fail("a codeword without a message".to_owned());
+        }
+        // Each length has tables of its own.
+        if lengths.len() > LENGTHS_MAX {
+            return fail(format!(
+                "{} lengths of messages, expected at most {LENGTHS_MAX}",
+                lengths.len()
+            ));
+        }
         let swapped = region.swap.iter().flat_map(|swap| [swap.marker, swap.with]);
         let places = region.codewords.iter().flat_map(|word| [word.message(), word.parity.clone()]);
         for range in places.flatten().chain(region.zeros.iter().copied()).chain(swapped) {

@@ -2,14 +2,14 @@
 
 use crate::support::Random;
 use eraseblock_mtd::ecc::{Bch, BchParameters};
-use eraseblock_nand_recipe::table::{families, find};
+use eraseblock_nand_recipe::table::{Family, families, find};
 use eraseblock_nand_recipe::{PageCodec, Recipe};
 use std::collections::BTreeSet;
 
 #[test]
 fn every_builtin_recipe_is_read_as_it_is_printed() {
     let mut names = BTreeSet::new();
-    for recipe in families().flat_map(|family| family.recipes()) {
+    for recipe in families().flat_map(Family::recipes) {
         let text = recipe.to_text();
         let again = Recipe::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
         assert_eq!(again, recipe, "{text}");
@@ -103,6 +103,39 @@ fn what_contradicts_itself_is_refused() {
     }
 }
 
+/// Each length of a message needs tables of its own, and a small file could ask for thousands.
+#[test]
+fn recipes_that_take_much_memory_are_refused() {
+    let with = |codewords: &[String]| {
+        let start = EXAMPLE.find("codewords").unwrap();
+        format!("{}codewords = [{}]\n", &EXAMPLE[..start], codewords.join(","))
+    };
+    let lengths: Vec<String> = (0..60)
+        .map(|index| {
+            format!("{{ data = [\"{}..{}\"], parity = [\"0..6.4\"] }}", index, 2 * index + 1)
+        })
+        .chain(["{ data = [\"0..278\"] }".to_owned()])
+        .collect();
+    let empty = vec!["{ data = [\"0..2048\"] }".to_owned(), "{ data = [] }".to_owned()];
+    let many = vec!["{ data = [\"0..1\"] }".to_owned(); 5000];
+    for (codewords, expected) in [
+        (lengths, "lengths of messages, expected at most 16"),
+        (empty, "a codeword without a message"),
+        (many, "5000 codewords, expected at most 1024"),
+    ] {
+        let result = Recipe::parse(&with(&codewords))
+            .and_then(|recipe| PageCodec::new(&recipe, &recipe.regions[0]).map(|_| ()));
+        let error = result.unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    let region = &EXAMPLE[EXAMPLE.find("[[region]]").unwrap()..];
+    let regions: String =
+        (0..20).map(|at| region.replace("\"0..\"", &format!("\"{at}..{}\"", at + 1))).collect();
+    let text = format!("{}{regions}", EXAMPLE.split("[[region]]").next().unwrap());
+    let error = Recipe::parse(&text).unwrap_err().to_string();
+    assert!(error.contains("20 regions, expected at most 16"), "{error}");
+}
+
 #[test]
 fn damaged_texts_never_panic() {
     let mut random = Random(7);
@@ -134,7 +167,8 @@ fn parity(m: u32, polynomial: u32, strength: u16, message: &[u8]) -> Vec<u8> {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap();
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// Codewords that others published: each fixes the polynomial, the order and what is protected.
@@ -142,7 +176,9 @@ fn hex(bytes: &[u8]) -> String {
 fn published_codewords() {
     // The constant that an Atmel PMECC of 8 bits adds, read from a tool for its dumps.
     let mut mask = parity(13, 0x201B, 8, &[0xFF; 512]);
-    mask.iter_mut().for_each(|byte| *byte = !byte.reverse_bits());
+    for byte in &mut mask {
+        *byte = !byte.reverse_bits();
+    }
     assert_eq!(hex(&mask), "f78a7490b7c95943e99ea724ad");
     // What an ELM computes of an erased sector with its erased parity.
     assert_eq!(hex(&parity(13, 0x201B, 8, &[0xFF; 525])), "f3db14168bd2beccac6bff997b");
@@ -151,7 +187,9 @@ fn published_codewords() {
     assert_eq!(hex(&parity(14, 0x5803, 8, &sector)), "ad71a91fc9c927a591f5eb49f8c1");
     // A cleared chunk of an Amlogic controller, which inverts everything.
     let mut inverted = parity(14, 0x402B, 8, &[0xFF; 514]);
-    inverted.iter_mut().for_each(|byte| *byte = !*byte);
+    for byte in &mut inverted {
+        *byte = !*byte;
+    }
     assert_eq!(hex(&inverted), "d82644657f2f2b971b6c533a999e");
 }
 

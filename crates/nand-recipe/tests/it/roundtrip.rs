@@ -5,7 +5,7 @@ use eraseblock_base::Severity;
 use eraseblock_nand_recipe::bits::BitRange;
 use eraseblock_nand_recipe::recipe::Code;
 use eraseblock_nand_recipe::scrambler::Scrambler;
-use eraseblock_nand_recipe::table::{families, find};
+use eraseblock_nand_recipe::table::{Family, families, find};
 use eraseblock_nand_recipe::{
     Damaged, DecodeOptions, Outcome, Recipe, RecipeError, decode, encode,
 };
@@ -18,7 +18,7 @@ fn encoded(image: &[u8], recipe: &Recipe) -> Vec<u8> {
 
 #[test]
 fn every_builtin_recipe_returns_the_image() {
-    for recipe in families().flat_map(|family| family.recipes()) {
+    for recipe in families().flat_map(Family::recipes) {
         let image = image(recipe.chip.page as usize, 8, 1, 5);
         let dump = encoded(&image, &recipe);
         assert_eq!(dump.len(), 8 * recipe.raw_page());
@@ -77,9 +77,7 @@ fn erased_pages_with_leaked_bits_are_erased() {
         assert!(out.iter().all(|byte| *byte == 0xFF), "{name}");
         assert_eq!(counts.leaked_bits + counts.corrected_bits, 3, "{name}");
         assert!(findings.is_empty());
-        for at in 0..300 {
-            dump[at] = 0x7F;
-        }
+        dump[..300].fill(0x7F);
         let (_, counts, _) = decoded(&dump, &recipe);
         assert!(counts.uncorrectable >= 1, "{name}");
     }
