@@ -85,8 +85,7 @@ pub(crate) fn search(page: u32, oob: u32, sample: &[Page], scrambler: Option<&Sc
         }
         let (page, oob) = (page as usize, oob as usize);
         let mut search = Search { page, oob, order, pages: &pages, scrambler, hypotheses: 0 };
-        let hit = search.contiguous().or_else(|| search.interleaved());
-        blind.recipes.extend(hit.and_then(|hit| search.recipe(&hit)));
+        blind.recipes.extend(search.contiguous().or_else(|| search.interleaved()));
         blind.hypotheses += search.hypotheses;
     }
     blind
@@ -159,7 +158,7 @@ impl Search<'_> {
     }
 
     /// Data first, parity among the spare bytes.
-    fn contiguous(&mut self) -> Option<Hit> {
+    fn contiguous(&mut self) -> Option<Recipe> {
         let varying = self.varying();
         let runs = runs(&varying);
         let first = *runs.first()?;
@@ -184,8 +183,8 @@ impl Search<'_> {
                         continue;
                     }
                     let pieces = vec![0..step, self.page + start..self.page + end];
-                    if let Some((generator, slack)) = self.generator(&pieces) {
-                        return Some(Hit { generator, step, pieces, slack, is_interleaved: false });
+                    if let Some(found) = self.after_data(pieces, step) {
+                        return Some(found);
                     }
                 }
             }
@@ -194,7 +193,7 @@ impl Search<'_> {
     }
 
     /// Chunks of data and parity one after another.
-    fn interleaved(&mut self) -> Option<Hit> {
+    fn interleaved(&mut self) -> Option<Recipe> {
         for step in STEPS {
             if !self.page.is_multiple_of(step) || self.page < step {
                 continue;
@@ -203,8 +202,8 @@ impl Search<'_> {
             // What follows a codeword without a change does no harm; the next codeword does.
             for extra in (4..=each + 16).rev() {
                 let pieces = one(0, (step + extra).min(self.page + self.oob));
-                if let Some((generator, slack)) = self.generator(&pieces) {
-                    return Some(Hit { generator, step, pieces, slack, is_interleaved: true });
+                if let Some(found) = self.chunk(pieces, step) {
+                    return Some(found);
                 }
             }
         }
@@ -235,6 +234,19 @@ impl Search<'_> {
         });
         let distinct = (1..8).any(|index| self.word(index, pieces) != self.word(0, pieces));
         distinct && good.count() >= 3
+    }
+
+    /// Returns the recipe of a codeword whose parity is among the spare bytes. Several codewords one
+    /// after another are a multiple of the generator, too, but no codeword: they have no recipe.
+    fn after_data(&mut self, pieces: Pieces, step: usize) -> Option<Recipe> {
+        let (generator, slack) = self.generator(&pieces)?;
+        self.recipe(&Hit { generator, step, pieces, slack, is_interleaved: false })
+    }
+
+    /// Returns the recipe of a codeword that is a chunk of the page.
+    fn chunk(&mut self, pieces: Pieces, step: usize) -> Option<Recipe> {
+        let (generator, slack) = self.generator(&pieces)?;
+        self.recipe(&Hit { generator, step, pieces, slack, is_interleaved: true })
     }
 
     /// Makes a recipe of a generator: the field, the other codewords of the page, the constant.

@@ -115,10 +115,6 @@ pub fn detect(dump: &dyn ReadAt, hints: &Hints) -> Result<Detection, RecipeError
         }
         detection.candidates.extend(found);
         detection.shapes.push(describe_shape(page, oob, &sample, hints));
-        if detection.candidates.iter().any(|found| found.confidence() >= Confidence::Likely) {
-            samples = vec![(page, oob, sample)];
-            break;
-        }
         samples.push((page, oob, sample));
     }
     detection.shapes.sort_by(|left, right| {
@@ -175,7 +171,8 @@ fn describe_shape(page: u32, oob: u32, sample: &Sample, hints: &Hints) -> Shape 
     Shape { page, oob, magics, constant: f64::from(constant) / f64::from(oob.max(1)) }
 }
 
-/// Searches for scramblers, and then for unknown codes.
+/// Searches for scramblers, and then for unknown codes. Pages of half the size explain half of the
+/// codewords, so that only a certain recipe ends the search.
 fn search_deep(
     dump: &dyn ReadAt,
     detection: &mut Detection,
@@ -196,7 +193,7 @@ fn search_deep(
             let found = among(dump, own.collect(), &sample.spread, hypotheses)?;
             detection.candidates.extend(found);
             sort(&mut detection.candidates);
-            if detection.confidence() >= Confidence::Likely {
+            if detection.confidence() == Confidence::Certain {
                 return Ok(());
             }
         }
@@ -204,7 +201,7 @@ fn search_deep(
         let tried = hypotheses + found.hypotheses;
         detection.candidates.extend(among(dump, found.recipes, &sample.spread, tried)?);
         sort(&mut detection.candidates);
-        if detection.confidence() >= Confidence::Likely {
+        if detection.confidence() == Confidence::Certain {
             return Ok(());
         }
     }

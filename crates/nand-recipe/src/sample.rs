@@ -6,8 +6,9 @@ use std::io;
 
 /// Pages that are looked at to find the written ones.
 const LOOKED_AT: u64 = 1 << 18;
-/// Pages that are kept.
+/// Pages that are kept, and their bytes.
 const KEPT: usize = 1024;
+const KEPT_BYTES: usize = 4 << 20;
 /// Written pages at the start of a dump, where boot blocks are.
 const FIRST: usize = 192;
 /// Bytes read at once.
@@ -55,7 +56,7 @@ impl Sample {
             dump.read_exact_at(&mut bytes, number * raw as u64)?;
             Ok(Page { number, raw: bytes })
         };
-        let step = written.len().div_ceil(KEPT).max(1);
+        let step = written.len().div_ceil(KEPT.min(KEPT_BYTES / raw)).max(1);
         let spread = written.iter().step_by(step).map(|number| read(*number));
         let spread = spread.collect::<io::Result<_>>()?;
         let first = written.iter().take(FIRST).map(|number| read(*number));
