@@ -58,6 +58,8 @@ pub(crate) enum Command {
     Build(command::build::BuildArgs),
     /// Simulated flash chips, and the database of real parts
     Chip(command::chip::ChipArgs),
+    /// Raw dumps of NAND: find out how pages are stored, decode, encode
+    Nand(command::nand::NandArgs),
     /// Simulated SD cards, served to virtual machines
     Card(command::card::CardArgs),
     /// Change what is in an image or on a chip, without mounting it
@@ -116,6 +118,7 @@ pub(crate) fn run(command: &Command, session: &mut Session) -> Result<(), Failur
         Command::Mkfs(args) => command::mkfs::run(args, session),
         Command::Build(args) => command::build::run(args, session),
         Command::Chip(args) => command::chip::run(args, session),
+        Command::Nand(args) => command::nand::run(args, session),
         Command::Card(args) => command::card::run(args, session),
         Command::Edit(args) => command::edit::run(args, session),
         Command::Put(args) => command::put::put(args, session),

@@ -19,6 +19,7 @@ pub(crate) mod man;
 pub(crate) mod manifest;
 pub(crate) mod mkfs;
 pub(crate) mod mount;
+pub(crate) mod nand;
 pub(crate) mod personalities;
 pub(crate) mod put;
 pub(crate) mod repair;

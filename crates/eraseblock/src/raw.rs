@@ -18,6 +18,8 @@ pub use eraseblock_lab as lab;
 pub use eraseblock_mtd as mtd;
 #[cfg(feature = "host")]
 pub use eraseblock_mtd_host as mtd_host;
+#[cfg(feature = "nand")]
+pub use eraseblock_nand_recipe as nand_recipe;
 #[cfg(any(feature = "build", feature = "chips"))]
 pub use eraseblock_nandsim as nandsim;
 #[cfg(feature = "cards")]

@@ -221,6 +221,40 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "nand detect",
+        &[
+            ("eraseblock nand detect chip.dump", "Page size, code and bit errors"),
+            (
+                "eraseblock nand detect chip.dump --deep -o recipe.toml",
+                "Also unknown codes and scramblers; the result as a file",
+            ),
+        ],
+    ),
+    (
+        "nand decode",
+        &[
+            ("eraseblock nand decode chip.dump -o chip.img", "With the recipe that is detected"),
+            (
+                "eraseblock nand decode chip.dump -o chip.img --recipe qcom-bch4 --map codewords.csv",
+                "With a known one, and a list of what was corrected where",
+            ),
+        ],
+    ),
+    (
+        "nand encode",
+        &[(
+            "eraseblock nand encode board.ubi -o chip.dump --recipe linux-bch8",
+            "What a programmer would have to write",
+        )],
+    ),
+    (
+        "nand recipes",
+        &[
+            ("eraseblock nand recipes", "The built-in ones"),
+            ("eraseblock nand recipes linux-bch8 > mine.toml", "One of them, to be changed"),
+        ],
+    ),
+    (
         "chip new",
         &[
             ("eraseblock chip new board.chip --part W25N01GV", "A part of the database"),

@@ -191,6 +191,11 @@ fn the_guide_to_chips_does_what_it_says() {
 }
 
 #[test]
+fn the_guide_to_dumps_does_what_it_says() {
+    check("docs/guide-dumps.md", 8);
+}
+
+#[test]
 fn the_guide_to_jffs2_does_what_it_says() {
     check("docs/guide-jffs2.md", 10);
 }
@@ -235,8 +240,8 @@ fn every_guide_is_run() {
     guides.sort();
     // That of Python is run by the tests of the package, python/tests/test_guide.py.
     let known = [
-        "analysis", "card", "chips", "devices", "jffs2", "lab", "mount", "other", "python",
-        "repair",
+        "analysis", "card", "chips", "devices", "dumps", "jffs2", "lab", "mount", "other",
+        "python", "repair",
     ]
     .map(|name| format!("guide-{name}.md"));
     assert_eq!(guides, known, "a guide without a test");

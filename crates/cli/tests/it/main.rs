@@ -34,6 +34,7 @@ mod mount_kill;
 mod mount_posix;
 mod mount_rw;
 mod mount_users;
+mod nand;
 mod read;
 mod readers;
 mod recovery;

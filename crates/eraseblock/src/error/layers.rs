@@ -93,6 +93,8 @@ layers! {
     From eraseblock_mtd_host::HostError: cause;
     #[cfg(feature = "census")]
     None eraseblock_census::text::TextError: cause;
+    #[cfg(feature = "nand")]
+    None eraseblock_nand_recipe::RecipeError: cause;
     #[cfg(feature = "fuse")]
     None eraseblock_fuse::MountError: cause;
     #[cfg(feature = "nfs")]

@@ -1,4 +1,5 @@
-//! Binary BCH codes as Linux's software ECC stores them, 1 to 16 bits per step.
+//! Binary BCH codes: as Linux's software ECC stores them, 1 to 16 bits per step, and any other up to
+//! 72 bits per codeword with fields of up to 2^15 elements.
 //!
 //! A remainder is kept left-aligned in 64-bit words, so that eight data bytes are combined with its
 //! first word at once.
@@ -7,8 +8,8 @@ use super::galois::Field;
 use std::error::Error;
 use std::fmt;
 
-/// Words in the longest remainder: 14 * 16 bits.
-const WORDS: usize = 4;
+/// Words in the longest remainder: 15 * 72 bits.
+const WORDS: usize = 17;
 type Remainder = [u64; WORDS];
 
 /// An unsupported BCH code.
@@ -32,12 +33,58 @@ impl fmt::Display for BchError {
 
 impl Error for BchError {}
 
+/// The parameters of any BCH code over bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct BchParameters {
+    /// The field has 2^`field_degree` elements.
+    pub field_degree: u32,
+    /// The primitive polynomial of the field, its leading bit included.
+    pub polynomial: u32,
+    /// Correctable bits per codeword.
+    pub strength: u16,
+    /// Bits of a codeword that are not parity.
+    pub message_bits: u32,
+}
+
+impl BchParameters {
+    /// The highest strength.
+    pub const STRENGTH_MAX: u16 = 72;
+}
+
+impl fmt::Display for BchParameters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { field_degree, polynomial, strength, message_bits } = self;
+        write!(
+            f,
+            "BCH with {strength} bits over {message_bits} in GF(2^{field_degree}) of {polynomial:#x}"
+        )
+    }
+}
+
+/// Parameters that are no code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ParameterError(BchParameters);
+
+impl fmt::Display for ParameterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} is not supported: expected a primitive polynomial of degree 5 to 15, 1 to 72 bits, and a codeword that is shorter than the field",
+            self.0
+        )
+    }
+}
+
+impl Error for ParameterError {}
+
 /// A BCH code: corrects up to its strength of wrong bits in a step and its ECC bytes together.
 #[derive(Clone, Debug)]
 pub struct Bch {
     field: Field,
     step: usize,
     step_bits: u32,
+    /// Bits of the codeword before the remainder; those of the step before them are zeros.
+    message_bits: u32,
     strength: u16,
     /// The length of the remainder in bits: the degree of the generator polynomial.
     degree: u32,
@@ -64,18 +111,45 @@ impl Bch {
         if !(1..=16).contains(&strength) {
             return Err(BchError { step, strength });
         }
-        let field = Field::new(field_degree);
-        let generator = generator(&field, u32::from(strength));
-        let degree = u32::try_from(generator.len() - 1).unwrap_or(0);
-        let ecc_bytes = (degree as usize).div_ceil(8);
-        let tables = tables(&generator, ecc_bytes.div_ceil(8));
-        let step_bits = if step == 512 { 4096 } else { 8192 };
-        let mask = vec![0; ecc_bytes];
-        let mut code = Self { field, step, step_bits, strength, degree, ecc_bytes, tables, mask };
-        let mut erased = vec![0; ecc_bytes];
+        let polynomial = if field_degree == 13 { 0x201B } else { 0x402B };
+        let message_bits = if step == 512 { 4096 } else { 8192 };
+        let parameters = BchParameters { field_degree, polynomial, strength, message_bits };
+        let mut code = Self::with(parameters).map_err(|_| BchError { step, strength })?;
+        let mut erased = vec![0; code.ecc_bytes];
         code.encode(&vec![0xFF; step], &mut erased);
         code.mask = erased.iter().map(|byte| !byte).collect();
         Ok(code)
+    }
+
+    /// Returns any code, with its remainder as it is: the ECC of an erased step is not 0xFF.
+    ///
+    /// A step is the message after zero bits that make it a multiple of eight bytes. These zeros
+    /// are no part of the codeword, and no error is located in them.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the polynomial is not primitive, if the strength is not 1 to 72, or if the codeword
+    /// is not shorter than the field.
+    pub fn with(parameters: BchParameters) -> Result<Self, ParameterError> {
+        let BchParameters { field_degree, polynomial, strength, message_bits } = parameters;
+        let fail = ParameterError(parameters);
+        let field = Field::new(field_degree, polynomial).ok_or(fail)?;
+        let strengths = 1..=BchParameters::STRENGTH_MAX;
+        if !strengths.contains(&strength) || 2 * u32::from(strength) >= field.order {
+            return Err(fail);
+        }
+        let generator = generator(&field, u32::from(strength));
+        let degree = u32::try_from(generator.len() - 1).unwrap_or(u32::MAX);
+        let length = message_bits.checked_add(degree).ok_or(fail)?;
+        if message_bits == 0 || length > field.order || degree as usize > 64 * WORDS {
+            return Err(fail);
+        }
+        let ecc_bytes = (degree as usize).div_ceil(8);
+        let tables = tables(&generator, ecc_bytes.div_ceil(8));
+        let step_bits = message_bits.next_multiple_of(64);
+        let step = step_bits as usize / 8;
+        let mask = vec![0; ecc_bytes];
+        Ok(Self { field, step, step_bits, message_bits, strength, degree, ecc_bytes, tables, mask })
     }
 
     /// Returns the number of bytes in a step.
@@ -93,23 +167,32 @@ impl Bch {
         self.ecc_bytes
     }
 
+    /// Returns the number of parity bits: the degree of the generator polynomial.
+    pub fn parity_bits(&self) -> u32 {
+        self.degree
+    }
+
+    /// Returns the generator polynomial, lowest coefficient first.
+    pub fn generator(&self) -> Vec<bool> {
+        generator(&self.field, u32::from(self.strength))
+    }
+
     /// Writes the ECC of a step to the first [`Self::ecc_bytes`] bytes of `ecc`. Both slices must
     /// be long enough.
     pub fn encode(&self, data: &[u8], ecc: &mut [u8]) {
-        let words = self.ecc_bytes.div_ceil(8);
-        let remainder = match words {
-            1 => self.remainder::<1>(data),
-            2 => self.remainder::<2>(data),
-            3 => self.remainder::<3>(data),
-            _ => self.remainder::<4>(data),
-        };
-        let bytes = remainder.iter().flat_map(|word| word.to_be_bytes());
-        for ((out, byte), mask) in ecc.iter_mut().zip(bytes).zip(&self.mask) {
-            *out = byte ^ mask;
+        // A remainder of constant length keeps the loop in registers.
+        macro_rules! by_words {
+            ($($words:literal)*) => {
+                match self.ecc_bytes.div_ceil(8) {
+                    $($words => self.encode_words::<$words>(data, ecc),)*
+                    _ => self.encode_words::<WORDS>(data, ecc),
+                }
+            };
         }
+        by_words!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16);
     }
 
-    fn remainder<const W: usize>(&self, data: &[u8]) -> Remainder {
+    fn encode_words<const W: usize>(&self, data: &[u8], ecc: &mut [u8]) {
         let mut rest = [0_u64; W];
         let (entries, _) = self.tables.as_chunks::<W>();
         let (tables, _) = entries.as_chunks::<256>();
@@ -126,9 +209,10 @@ impl Bch {
                 }
             }
         }
-        let mut out = [0; WORDS];
-        out[..W].copy_from_slice(&rest);
-        out
+        let bytes = rest.iter().flat_map(|word| word.to_be_bytes());
+        for ((out, byte), mask) in ecc.iter_mut().zip(bytes).zip(&self.mask) {
+            *out = byte ^ mask;
+        }
     }
 
     /// Corrects a step in place, using its stored ECC. Returns the number of wrong bits, including
@@ -215,7 +299,7 @@ impl Bch {
     /// degree.
     fn roots(&self, locator: &[u16]) -> Option<Vec<u32>> {
         let field = &self.field;
-        let bits = self.step_bits + self.degree;
+        let bits = self.message_bits + self.degree;
         // Terms as logarithms; the step to the next position divides term k by the k-th power.
         let mut terms: Vec<(u32, u32)> = (1_u32..)
             .zip(&locator[1..])
@@ -288,7 +372,8 @@ fn tables(generator: &[bool], words: usize) -> Vec<u64> {
     // The leading byte is shifted out bit by bit at any distance. This equals a byte at the start
     // of the remainder itself, followed by 8 * distance further shifts.
     for byte in 1..=255_u8 {
-        let mut rest = [u64::from(byte) << 56, 0, 0, 0];
+        let mut rest = [0; WORDS];
+        rest[0] = u64::from(byte) << 56;
         for distance in 0..8 {
             (0..8).for_each(|_| rest = shifted(rest));
             let at = ((7 - distance) * 256 + usize::from(byte)) * words;

@@ -1,4 +1,4 @@
-//! Arithmetic in GF(2^13) and GF(2^14), using logarithms.
+//! Arithmetic in GF(2^m) of at most 2^15 elements, using logarithms.
 
 /// A field with its tables.
 #[derive(Clone, Debug)]
@@ -11,14 +11,21 @@ pub(super) struct Field {
 }
 
 impl Field {
-    /// Returns the field of 2^13 or (any other argument) 2^14 elements.
-    pub(super) fn new(degree: u32) -> Self {
-        let (degree, polynomial) = if degree == 13 { (13, 0x201B_u32) } else { (14, 0x402B) };
+    /// Returns the field of 2^`degree` elements whose generator is a root of `polynomial`; `None`
+    /// if the degree is not 5 to 15, or if the polynomial is not primitive or of another degree.
+    pub(super) fn new(degree: u32, polynomial: u32) -> Option<Self> {
+        if !(5..=15).contains(&degree) || polynomial >> degree != 1 {
+            return None;
+        }
         let order = (1_u32 << degree) - 1;
         let mut powers = vec![0; order as usize];
         let mut logs = vec![0; order as usize + 1];
         let mut value = 1_u32;
         for (exponent, power) in (0_u16..).zip(&mut powers) {
+            // The powers of the generator repeat before all elements have occurred.
+            if value == 0 || value == 1 && exponent > 0 {
+                return None;
+            }
             *power = u16::try_from(value).unwrap_or(0);
             logs[value as usize] = exponent;
             value <<= 1;
@@ -26,7 +33,7 @@ impl Field {
                 value ^= polynomial;
             }
         }
-        Self { order, degree, powers, logs }
+        Some(Self { order, degree, powers, logs })
     }
 
     /// Returns the generator raised to `exponent`.

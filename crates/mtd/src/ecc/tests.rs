@@ -160,3 +160,119 @@ fn bch_corrects_every_single_bit_and_every_pair_at_a_distance() {
         assert_eq!(read, data);
     }
 }
+
+#[test]
+fn general_codes_correct_up_to_their_strength() {
+    for (field_degree, polynomial, strength, message_bits) in [
+        (13, 0x201B, 4, 4128),
+        (13, 0x201B, 4, 4172),
+        (14, 0x5803, 8, 4112),
+        (14, 0x5803, 64, 8224),
+        (15, 0x8003, 16, 16_384),
+        (15, 0x8003, 72, 8193),
+        (10, 0x409, 3, 700),
+    ] {
+        let parameters = BchParameters { field_degree, polynomial, strength, message_bits };
+        let code = Bch::with(parameters).unwrap();
+        let degree = code.parity_bits() as usize;
+        let mut seed = u64::from(message_bits);
+        let pad = code.step() * 8 - message_bits as usize;
+        let mut data = random(code.step(), &mut seed);
+        data[..pad / 8].fill(0);
+        data[pad / 8] &= 0xFF >> (pad % 8);
+        let mut ecc = vec![0; code.ecc_bytes()];
+        code.encode(&data, &mut ecc);
+        for errors in [0, 1, strength / 2, strength] {
+            let (mut read, mut stored) = (data.clone(), ecc.clone());
+            let mut done = std::collections::BTreeSet::new();
+            while done.len() < usize::from(errors) {
+                let at = usize::try_from(next(&mut seed) >> 20).unwrap();
+                let at = pad + at % (message_bits as usize + degree);
+                if done.insert(at) {
+                    match at.checked_sub(data.len() * 8) {
+                        None => read[at / 8] ^= 0x80 >> (at % 8),
+                        Some(at) => stored[at / 8] ^= 0x80 >> (at % 8),
+                    }
+                }
+            }
+            assert_eq!(code.correct(&mut read, &stored), Some(errors), "{parameters}");
+            assert_eq!(read, data);
+        }
+    }
+}
+
+#[test]
+fn what_is_no_code_is_refused() {
+    let good =
+        BchParameters { field_degree: 13, polynomial: 0x201B, strength: 8, message_bits: 4096 };
+    assert!(Bch::with(good).is_ok());
+    for bad in [
+        BchParameters { polynomial: 0x2001, ..good },
+        BchParameters { polynomial: 0x402B, ..good },
+        BchParameters { strength: 0, ..good },
+        BchParameters { strength: 73, ..good },
+        BchParameters { message_bits: 8192, ..good },
+        BchParameters { message_bits: 0, ..good },
+        BchParameters { field_degree: 16, polynomial: 0x1_100B, ..good },
+    ] {
+        let error = Bch::with(bad).unwrap_err().to_string();
+        assert!(error.contains("expected a primitive polynomial"), "{error}");
+    }
+    let good = RsParameters {
+        field_degree: 10,
+        polynomial: 0x409,
+        strength: 4,
+        first_root: 1,
+        message_bytes: 512,
+    };
+    assert!(ReedSolomon::new(good).is_ok());
+    for bad in [
+        RsParameters { polynomial: 0x400, ..good },
+        RsParameters { strength: 0, ..good },
+        RsParameters { message_bytes: 1020, ..good },
+        RsParameters { first_root: 1023, ..good },
+    ] {
+        assert!(ReedSolomon::new(bad).is_err(), "{bad:?}");
+    }
+}
+
+#[test]
+fn reed_solomon_corrects_up_to_its_strength() {
+    for first_root in [0, 1, 5] {
+        let parameters = RsParameters {
+            field_degree: 10,
+            polynomial: 0x409,
+            strength: 4,
+            first_root,
+            message_bytes: 516,
+        };
+        let code = ReedSolomon::new(parameters).unwrap();
+        let mut seed = 77;
+        let message = random(516, &mut seed);
+        let parity = code.encode(&message);
+        assert!(parity.iter().all(|symbol| *symbol < 1024));
+        for errors in 0..=5 {
+            let (mut read, mut stored) = (message.clone(), parity.clone());
+            let (mut done, mut bits) = (std::collections::BTreeSet::new(), 0);
+            while done.len() < errors {
+                let at = usize::try_from(next(&mut seed) >> 20).unwrap() % 524;
+                let value = u16::try_from(next(&mut seed) >> 20 & 0xFF).unwrap() | 1;
+                if done.insert(at) {
+                    bits += value.count_ones();
+                    match at.checked_sub(516) {
+                        None => read[at] ^= value.to_le_bytes()[0],
+                        Some(at) => stored[at] ^= value,
+                    }
+                }
+            }
+            let before = read.clone();
+            let corrected = code.correct(&mut read, &mut stored);
+            if errors <= 4 {
+                assert_eq!(corrected, Some(bits), "{errors} errors, root {first_root}");
+                assert_eq!((read, &stored), (message.clone(), &parity));
+            } else {
+                assert!(corrected.is_none() && read == before);
+            }
+        }
+    }
+}
