@@ -4,7 +4,7 @@ use crate::builder::*;
 use eraseblock_base::{Geometry, Leb, MediumKind, Peb, VolumeId};
 use eraseblock_mtd::{LebDevice, MemoryMtd, Mtd, MtdError, ReadOutcome, forward};
 use eraseblock_ubi::{NewVolume, OpenOptions, ReadOnlyReason, UbiDevice, UbiError};
-use eraseblock_ubi_format::{Compat, VolumeFlags, VolumeKind, VolumeName};
+use eraseblock_ubi_format::{Compat, HeaderLayout, VolumeFlags, VolumeKind, VolumeName};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -377,4 +377,116 @@ fn an_unknown_internal_volume_makes_the_device_read_only_unless_forced() {
     ubi.check_invariants().unwrap();
     let block = |bytes: &[u8]| bytes[9 * 16_384..10 * 16_384].to_vec();
     assert!(block(&device.to_bytes()) == block(&flash.bytes), "its block is left as it is");
+}
+
+fn failing(inner: Arc<MemoryMtd>) -> Arc<Failing> {
+    let (programs_left, worn_block) = (AtomicI64::new(i64::MAX), AtomicI64::new(-1));
+    Arc::new(Failing { inner, programs_left, worn_block })
+}
+
+/// NOR flash has no bad blocks: what fails there is not the block.
+#[test]
+fn a_failed_append_on_nor_ends_writing() {
+    let layout = HeaderLayout::new(16_384, 1, 1, None).unwrap();
+    let geometry = Geometry::new(MediumKind::Nor, 16_384, 16, 1, 1, 0).unwrap();
+    let device = failing(Arc::new(MemoryMtd::new(geometry)));
+    let ubi = UbiDevice::open(device.clone(), &layout, &OpenOptions::default()).unwrap();
+    let id = ubi.create_volume(&new_volume("v", 4)).unwrap();
+    let volume = ubi.volume(id).unwrap();
+    volume.write(Leb::new(0), 0, &[1; 100]).unwrap();
+    device.programs_left.store(0, Ordering::Relaxed);
+    assert!(volume.write(Leb::new(0), 100, &[2; 100]).is_err());
+    assert_eq!(ubi.read_only(), Some(ReadOnlyReason::WriteFailed));
+    let mut buf = [0; 100];
+    volume.read(Leb::new(0), 0, &mut buf).unwrap();
+    assert_eq!(buf, [1; 100]);
+    ubi.check_invariants().unwrap();
+}
+
+/// One program failed, and the erase after it did not: only a test of the block tells whether it
+/// can be used on.
+#[test]
+fn a_block_whose_program_failed_is_tested_before_it_is_used_again() {
+    for failing_program in 0..8 {
+        let flash = Flash::standard();
+        let (inner, _) = open(&flash);
+        let device = failing(inner);
+        let ubi = UbiDevice::open(device.clone(), &flash.layout, &OpenOptions::default()).unwrap();
+        ubi.flush().unwrap();
+        let before = ubi.erase_counters();
+        let volume = ubi.volume(VolumeId::new(0)).unwrap();
+        device.programs_left.store(failing_program, Ordering::Relaxed);
+        for leb in 0..4 {
+            volume.write(Leb::new(leb), 0, &[1; 512]).unwrap();
+            volume.write(Leb::new(leb), 512, &[2; 512]).unwrap();
+        }
+        device.worn_block.store(-1, Ordering::Relaxed);
+        ubi.flush().unwrap();
+        let health = ubi.health();
+        assert_eq!((health.errors.bad, health.counters.tortures), (0, 1), "{failing_program}");
+        let after = ubi.erase_counters().into_iter().zip(before).map(|(now, then)| now - then);
+        let mut after: Vec<u32> = after.filter(|more| *more > 0).collect();
+        after.sort_unstable();
+        // Three erases of the test, and one of the block that is free again.
+        assert_eq!(after, [4], "{failing_program}");
+        ubi.check_invariants().unwrap();
+        ubi.verify_flash().unwrap();
+    }
+}
+
+/// The target of a move failed for good: nothing but the failed move would have led to another one.
+#[test]
+fn a_move_to_a_block_that_fails_is_tried_again_elsewhere() {
+    let flash = Flash::standard();
+    let (inner, _) = open(&flash);
+    let device = failing(inner);
+    let ubi = UbiDevice::open(device.clone(), &flash.layout, &OpenOptions::default()).unwrap();
+    let volume = ubi.volume(VolumeId::new(0)).unwrap();
+    volume.change(Leb::new(0), &[1; 512]).unwrap();
+    ubi.flush().unwrap();
+    let place = device.inner.to_bytes().windows(64).position(|bytes| *bytes == [1; 64]).unwrap();
+    assert!(ubi.request_scrub(Peb::new((place / 16_384) as u32)));
+    device.programs_left.store(0, Ordering::Relaxed);
+    ubi.flush().unwrap();
+    let health = ubi.health();
+    assert_eq!((health.lists.scrub, health.errors.bad, health.counters.moves), (0, 1, 1));
+    ubi.check_invariants().unwrap();
+}
+
+#[test]
+fn every_failing_program_is_survived_with_fastmaps_and_its_block_retired() {
+    let options = OpenOptions { fastmap: true, ..OpenOptions::default() };
+    let mut retired = 0;
+    for failing_program in 0..40 {
+        let flash = Flash::standard();
+        let (inner, _) = open(&flash);
+        let device = failing(inner.clone());
+        let ubi = UbiDevice::open(device.clone(), &flash.layout, &options).unwrap();
+        let volume = ubi.volume(VolumeId::new(0)).unwrap();
+        device.programs_left.store(failing_program, Ordering::Relaxed);
+        for round in 0..6_u32 {
+            volume.change(Leb::new(round), &[round as u8 + 1; 512]).unwrap();
+            ubi.detach().unwrap();
+        }
+        ubi.flush().unwrap();
+        ubi.check_invariants().unwrap();
+        ubi.verify_flash().unwrap();
+        let failed = device.programs_left.load(Ordering::Relaxed) < 0;
+        device.programs_left.store(-1, Ordering::Relaxed);
+        assert_eq!(ubi.health().errors.bad, u32::from(failed), "{failing_program}");
+        retired += u32::from(failed);
+        assert_eq!(ubi.read_only(), None);
+        ubi.detach().unwrap();
+        drop((volume, ubi));
+        let (again, attachment) =
+            UbiDevice::open_with_report(inner, &flash.layout, &options).unwrap();
+        assert!(attachment.is_by_fastmap(), "{failing_program}: {:?}", attachment.findings);
+        let volume = again.volume(VolumeId::new(0)).unwrap();
+        for round in 0..6_u32 {
+            let mut buf = [0; 512];
+            volume.read(Leb::new(round), 0, &mut buf).unwrap();
+            assert_eq!(buf, [round as u8 + 1; 512], "{failing_program}");
+        }
+    }
+    assert!(retired > 20, "{retired}");
 }
