@@ -378,3 +378,22 @@ fn a_block_with_another_leb_than_the_fastmap_says_ends_writing() {
         assert_eq!(ubi.read_only(), Some(ReadOnlyReason::Fastmap));
     }
 }
+
+/// A fastmap written since the device was opened listed a volume that is gone. Its number was used
+/// again, and the next attach would give the LEBs of the old volume to the new one.
+#[test]
+fn a_new_volume_has_nothing_of_one_that_a_fastmap_still_lists() {
+    let flash = flash(PEBS);
+    let (ubi, _) = open(&flash, &WITH);
+    let old = create(&ubi, "old", VolumeKind::Dynamic, 5);
+    ubi.volume(old).unwrap().write(Leb::new(2), 0, &[7; 512]).unwrap();
+    ubi.detach().unwrap();
+    ubi.remove_volume(old).unwrap();
+    let new = create(&ubi, "new", VolumeKind::Dynamic, 5);
+    assert_eq!(old, new, "the number is used again");
+    drop(ubi);
+    let (ubi, attachment) = open(&flash, &WITH);
+    assert!(attachment.is_by_fastmap(), "{:?}", attachment.findings);
+    assert_eq!(first_byte(&ubi, new, 2), 0xFF);
+    ubi.verify_flash().unwrap();
+}

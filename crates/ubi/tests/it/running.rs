@@ -424,6 +424,7 @@ fn a_block_whose_program_failed_is_tested_before_it_is_used_again() {
         ubi.flush().unwrap();
         let health = ubi.health();
         assert_eq!((health.errors.bad, health.counters.tortures), (0, 1), "{failing_program}");
+        assert_eq!(health.counters.write_errors, 1, "{failing_program}");
         let after = ubi.erase_counters().into_iter().zip(before).map(|(now, then)| now - then);
         let mut after: Vec<u32> = after.filter(|more| *more > 0).collect();
         after.sort_unstable();
@@ -489,4 +490,54 @@ fn every_failing_program_is_survived_with_fastmaps_and_its_block_retired() {
         }
     }
     assert!(retired > 20, "{retired}");
+}
+
+/// Writing goes on after a failure only if the flash is as the device believes.
+#[test]
+fn a_header_or_a_table_that_has_changed_is_noticed() {
+    let flash = Flash::standard();
+    let (inner, _) = open(&flash);
+    let device = failing(inner.clone());
+    let options = OpenOptions { max_bad_blocks: Some(0), ..OpenOptions::default() };
+    let ubi = UbiDevice::open(device.clone(), &flash.layout, &options).unwrap();
+    ubi.create_volume(&new_volume("all", ubi.available_lebs())).unwrap();
+    ubi.flush().unwrap();
+    let volume = ubi.volume(VolumeId::new(0)).unwrap();
+    volume.change(Leb::new(0), &[1; 512]).unwrap();
+    ubi.verify_flash().unwrap();
+    let place = inner.to_bytes().windows(64).position(|bytes| *bytes == [1; 64]).unwrap();
+    let peb = u32::try_from(place / 16_384).unwrap();
+    device.worn_block.store(peb.into(), Ordering::Relaxed);
+    assert!(ubi.request_scrub(Peb::new(peb)));
+    assert!(ubi.flush().is_err());
+    assert_eq!(ubi.read_only(), Some(ReadOnlyReason::NoReserve));
+
+    let bytes = inner.to_bytes();
+    let holds = |block: &&[u8]| block.windows(64).any(|bytes| *bytes == [1; 64]);
+    let blocks = bytes.chunks(16_384).enumerate().filter(|(_, block)| holds(block));
+    let moved = blocks.map(|(number, _)| number as u64).find(|number| *number != u64::from(peb));
+    let moved = moved.unwrap() * 16_384;
+    let table = bytes.windows(5).position(|bytes| bytes == b"\0\x03vol").unwrap() as u64;
+    for at in [moved + 256 + 15, table + 4] {
+        let byte = bytes[at as usize];
+        inner.poke(at, &[byte ^ 1]).unwrap();
+        assert!(ubi.verify_flash().is_err(), "{at}");
+        assert!(ubi.force_rw().is_err(), "{at}");
+        inner.poke(at, &[byte]).unwrap();
+    }
+    ubi.verify_flash().unwrap();
+    ubi.force_rw().unwrap();
+}
+
+#[test]
+fn the_lebs_of_a_static_volume_are_not_written_one_by_one() {
+    let (_, ubi) = open(&Flash::standard());
+    let ubi = ubi.unwrap();
+    let kind = VolumeKind::Static;
+    let id = ubi.create_volume(&NewVolume { kind, ..new_volume("s", 3) }).unwrap();
+    ubi.update_volume(id, 20_000, &mut &vec![5; 20_000][..]).unwrap();
+    let volume = ubi.volume(id).unwrap();
+    assert!(volume.write(Leb::new(2), 0, &[0; 512]).is_err());
+    assert!(volume.change(Leb::new(0), &[0; 512]).is_err());
+    assert!(ubi.check_volume(id).unwrap());
 }

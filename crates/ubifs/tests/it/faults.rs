@@ -360,8 +360,8 @@ fn same(one: &UbifsMount, two: &UbifsMount) -> bool {
     same_tree(one, two, &CompareOptions::BASIC).is_empty()
 }
 
-/// Reads that fail for a while: what an operation said is so, and nothing is half done. A failed
-/// read of index or LEB properties was, in places, taken for an empty node, and committed as one.
+/// Reads that fail for a while: what an operation said is so, and nothing is half done. A write that
+/// could not read the rest of a block kept the space that was reserved for it until the next mount.
 #[test]
 fn an_operation_that_cannot_read_does_nothing_or_ends_writing() {
     let base = furnished();

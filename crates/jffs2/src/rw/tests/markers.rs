@@ -3,7 +3,7 @@
 use super::*;
 use crate::Jffs2Error;
 use eraseblock_jffs2_format::summary;
-use eraseblock_base::Severity;
+use eraseblock_base::{Location, Severity};
 use eraseblock_nandsim::FaultPlan;
 
 /// Returns a block of an image without cleanmarkers: a file and its name.
@@ -175,4 +175,42 @@ fn a_damaged_node_with_more_behind_it_is_a_warning() {
             .collect();
         assert_eq!(found, [expected], "{:?}", report.findings);
     }
+}
+
+#[test]
+fn a_mount_for_reading_ends_without_a_write() {
+    let chip = nand();
+    let fs = mount(&chip);
+    let ino = fs.create(1, b"f", &FILE, &by(1)).unwrap();
+    fs.write(ino, 0, &noise(100), &by(1)).unwrap();
+    fs.sync().unwrap();
+    drop(fs);
+    let events = chip.next_event();
+    let options = RwOptions { read_only: true, ..RwOptions::default() };
+    let (fs, _) = Jffs2Rw::mount(chip.clone(), &options).unwrap();
+    assert_eq!(content(&fs, "f"), noise(100));
+    fs.background_step().unwrap();
+    fs.sync().unwrap();
+    fs.unmount().unwrap();
+    assert_eq!(chip.next_event(), events);
+}
+
+#[test]
+fn bytes_between_nodes_that_are_no_node_are_noted() {
+    let chip = nor();
+    let mut bytes = Vec::new();
+    let inode = Inode { ino: 2, version: 1, mode: 0o100_644, ..Inode::default() };
+    let entry = Dirent { pino: 1, version: 7, ino: 2, mctime: 50, file_type: 8, name: b"f" };
+    encode::cleanmarker(ByteOrder::Little, 12, &mut bytes);
+    encode::inode(ByteOrder::Little, &inode, &[], &mut bytes);
+    let at = bytes.len() as u32;
+    bytes.extend([0x5A; 40]);
+    encode::dirent(ByteOrder::Little, &entry, &mut bytes);
+    chip.program(0, &bytes).unwrap();
+    let (fs, report) = Jffs2Rw::mount(chip, &RwOptions::default()).unwrap();
+    assert_eq!(content(&fs, "f"), []);
+    let found = report.findings.iter().find(|it| it.code == "no-node");
+    let found = found.unwrap_or_else(|| panic!("{:?}", report.findings));
+    assert_eq!(found.at, Location::Peb(Peb::new(0), at));
+    assert!(found.message.starts_with("40 bytes"), "{}", found.message);
 }
