@@ -451,3 +451,15 @@ fn a_recovery_that_cannot_read_destroys_nothing() {
     }
     assert!(failed > 10, "{failed}");
 }
+
+#[test]
+fn a_flush_that_fails_says_so() {
+    let device = Faulty::new(empty(40), None);
+    let mounted = UbifsMount::mount(Arc::clone(&device) as _, MountOptions::default());
+    let (fs, _) = mounted.unwrap();
+    fs.create(1, b"f", &file(), NOW).unwrap();
+    let after = device.count(Kind::Program);
+    *device.plan.lock().unwrap() = Some(Plan { kind: Kind::Program, after, failures: u64::MAX });
+    assert_eq!(fs.flush().unwrap_err().kind(), FsErrorKind::Io);
+    assert!(fs.why_read_only().is_some());
+}

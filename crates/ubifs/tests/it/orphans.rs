@@ -2,8 +2,8 @@
 
 use crate::rw::{checked, empty, file, mount};
 use crate::strict_leb::{StrictLeb, Torn};
-use eraseblock_ubifs::{OpenOptions, Ubifs};
 use eraseblock_ubifs::mkfs::{self, DeviceSink, MkfsOptions, NoProgress};
+use eraseblock_ubifs::{OpenOptions, Ubifs};
 use eraseblock_vfs::source::{SourceKind, SourceNode};
 use eraseblock_vfs::{
     Caller, FileSystem, FsErrorKind, NewInode, NewKind, RenameMode, SourceTree, Timestamp,

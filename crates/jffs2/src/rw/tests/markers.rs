@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::Jffs2Error;
-use eraseblock_jffs2_format::summary;
 use eraseblock_base::{Location, Severity};
+use eraseblock_jffs2_format::summary;
 use eraseblock_nandsim::FaultPlan;
 
 /// Returns a block of an image without cleanmarkers: a file and its name.

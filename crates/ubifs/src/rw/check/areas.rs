@@ -171,8 +171,9 @@ impl Core {
         let listed = orphan::read(volume, &mut report)?;
         let inos: BTreeSet<u32> = listed.inos.into_iter().collect();
         let most = most_orphans(&self.store.nodes.flash);
-        // Numbers of inodes that are deleted by now stay in the area until it is written anew.
-        let is_left = |ino: &&u32| self.store.orphans.contains(**ino);
+        // Numbers of inodes that this mount has deleted stay in the area until it is written anew.
+        let is_found = self.options.read_only;
+        let is_left = |ino: &&u32| is_found || self.store.orphans.contains(**ino);
         let count = inos.iter().filter(is_left).count();
         if count > most {
             let message = format!("{count} orphans, expected {most} at most");
