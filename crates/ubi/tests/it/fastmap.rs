@@ -354,8 +354,8 @@ fn a_block_that_cannot_be_read_does_not_spoil_the_fastmap() {
     again.check_invariants().unwrap();
 }
 
-/// A block was replaced behind the back of the fastmap. To write to it, or to put other content in
-/// its place, would hide that.
+/// Another LEB is in a block than the fastmap says. A write to it, or an atomic change, must not hide
+/// that.
 #[test]
 fn a_block_with_another_leb_than_the_fastmap_says_ends_writing() {
     for is_change in [true, false] {

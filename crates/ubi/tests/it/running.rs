@@ -403,8 +403,8 @@ fn a_failed_append_on_nor_ends_writing() {
     ubi.check_invariants().unwrap();
 }
 
-/// One program failed, and the erase after it did not: only a test of the block tells whether it
-/// can be used on.
+/// A program fails, and the erase that follows succeeds. The block must pass a test before UBI uses
+/// it again.
 #[test]
 fn a_block_whose_program_failed_is_tested_before_it_is_used_again() {
     for failing_program in 0..8 {
@@ -435,7 +435,7 @@ fn a_block_whose_program_failed_is_tested_before_it_is_used_again() {
     }
 }
 
-/// The target of a move failed for good: nothing but the failed move would have led to another one.
+/// A program to the target of a move fails, and so does its erase. UBI must choose another target.
 #[test]
 fn a_move_to_a_block_that_fails_is_tried_again_elsewhere() {
     let flash = Flash::standard();
@@ -446,7 +446,7 @@ fn a_move_to_a_block_that_fails_is_tried_again_elsewhere() {
     volume.change(Leb::new(0), &[1; 512]).unwrap();
     ubi.flush().unwrap();
     let place = device.inner.to_bytes().windows(64).position(|bytes| *bytes == [1; 64]).unwrap();
-    assert!(ubi.request_scrub(Peb::new((place / 16_384) as u32)));
+    assert!(ubi.request_scrub(Peb::new(u32::try_from(place / 16_384).unwrap())));
     device.programs_left.store(0, Ordering::Relaxed);
     ubi.flush().unwrap();
     let health = ubi.health();
@@ -465,8 +465,8 @@ fn every_failing_program_is_survived_with_fastmaps_and_its_block_retired() {
         let ubi = UbiDevice::open(device.clone(), &flash.layout, &options).unwrap();
         let volume = ubi.volume(VolumeId::new(0)).unwrap();
         device.programs_left.store(failing_program, Ordering::Relaxed);
-        for round in 0..6_u32 {
-            volume.change(Leb::new(round), &[round as u8 + 1; 512]).unwrap();
+        for round in 0..6_u8 {
+            volume.change(Leb::new(round.into()), &[round + 1; 512]).unwrap();
             ubi.detach().unwrap();
         }
         ubi.flush().unwrap();
@@ -483,10 +483,10 @@ fn every_failing_program_is_survived_with_fastmaps_and_its_block_retired() {
             UbiDevice::open_with_report(inner, &flash.layout, &options).unwrap();
         assert!(attachment.is_by_fastmap(), "{failing_program}: {:?}", attachment.findings);
         let volume = again.volume(VolumeId::new(0)).unwrap();
-        for round in 0..6_u32 {
+        for round in 0..6_u8 {
             let mut buf = [0; 512];
-            volume.read(Leb::new(round), 0, &mut buf).unwrap();
-            assert_eq!(buf, [round as u8 + 1; 512], "{failing_program}");
+            volume.read(Leb::new(round.into()), 0, &mut buf).unwrap();
+            assert_eq!(buf, [round + 1; 512], "{failing_program}");
         }
     }
     assert!(retired > 20, "{retired}");
@@ -519,7 +519,7 @@ fn a_header_or_a_table_that_has_changed_is_noticed() {
     let moved = moved.unwrap() * 16_384;
     let table = bytes.windows(5).position(|bytes| bytes == b"\0\x03vol").unwrap() as u64;
     for at in [moved + 256 + 15, table + 4] {
-        let byte = bytes[at as usize];
+        let byte = bytes[usize::try_from(at).unwrap()];
         inner.poke(at, &[byte ^ 1]).unwrap();
         assert!(ubi.verify_flash().is_err(), "{at}");
         assert!(ubi.force_rw().is_err(), "{at}");

@@ -35,7 +35,7 @@ impl Core {
             rounds += u32::from(self.pages.len() >= pages);
             let fits = self.store.is_admissible();
             match made {
-                // Whatever fits now: the flash has failed.
+                // The flash has failed, even if the request fits now.
                 Err(fault) if !fault.is_no_space() => return Err(fault),
                 _ if fits => return Ok(()),
                 Ok(()) => {}

@@ -144,8 +144,8 @@ fn with_area(orph_lebs: u32) -> Arc<StrictLeb> {
     Arc::new(volume)
 }
 
-/// Half of the area, so that it can be written anew: 1,980 numbers fit in a LEB. One more deletion
-/// is refused, and changes nothing. The check counted numbers that are still in the area, but whose
+/// Half of the area, so that it can be rewritten: 1,980 numbers fit in a LEB. One more deletion is
+/// refused and changes nothing. The check counted numbers that are still in the area, but whose
 /// inodes are gone, and called an area with one more than half wrong.
 #[test]
 fn as_many_deleted_files_may_be_open_as_the_area_holds_twice() {
@@ -157,14 +157,16 @@ fn as_many_deleted_files_may_be_open_as_the_area_holds_twice() {
         let dir = fs.create(1, b"dir", &dir, NOW).unwrap();
         let spare = fs.create(1, b"spare", &file(), NOW).unwrap();
         let last = fs.create(1, b"last", &file(), NOW).unwrap();
-        [dir, spare, last].map(|ino| fs.open(ino).unwrap());
+        for ino in [dir, spare, last] {
+            fs.open(ino).unwrap();
+        }
         let mut open = Vec::new();
         for number in 0..most {
             let ino = fs.create(1, b"gone", &file(), NOW).unwrap();
             fs.open(ino).unwrap();
             fs.unlink(1, b"gone", NOW).unwrap();
             open.push(ino);
-            // Not all at once: the area is appended to, and written anew.
+            // Not all at once: commits append to the area, and rewrite it.
             if number % 101 == 0 {
                 fs.sync().unwrap();
             }
