@@ -479,4 +479,20 @@ mod tests {
         assert_eq!(wl.place(Peb::new(2)), Place::Free, "one is enough");
         wl.check().unwrap();
     }
+
+    #[test]
+    fn a_list_that_differs_from_the_places_is_found() {
+        let mut wl = Wl::new(vec![7; 4], 4);
+        (0..4).map(Peb::new).for_each(|peb| wl.put(peb, Place::Free));
+        wl.check().unwrap();
+        let whole = wl.place.clone();
+        wl.place[2] = Place::Used;
+        assert!(wl.check().unwrap_err().contains("Free"));
+        wl.place = whole;
+        wl.take(Peb::new(3));
+        assert!(wl.check().unwrap_err().contains("held"));
+        wl.put(Peb::new(3), Place::Free);
+        wl.ec[1] = 9;
+        assert!(wl.check().unwrap_err().contains("order"));
+    }
 }

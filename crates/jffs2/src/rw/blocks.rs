@@ -68,8 +68,6 @@ pub(crate) struct Block {
     pub(crate) failures: u8,
     /// Number of consecutive reads that failed right after the block had been erased.
     pub(crate) unread: u8,
-    /// Its content must not be listed in a summary.
-    pub(crate) without_summary: bool,
     /// The nodes, dead ones included.
     pub(crate) refs: Vec<NodeRef>,
 }
@@ -118,7 +116,6 @@ impl Blocks {
             list: List::Bad,
             failures: 0,
             unread: 0,
-            without_summary: false,
             refs: Vec::new(),
         };
         let mut lists: [VecDeque<u32>; List::COUNT] = Default::default();
@@ -358,9 +355,7 @@ impl Blocks {
     pub(crate) fn wipe(&mut self, block: u32) {
         let size = self.size;
         self.resize(block, |sizes| *sizes = Sizes { free: size, ..Sizes::default() });
-        let entry = &mut self.entries[block as usize];
-        entry.without_summary = false;
-        entry.refs = Vec::new();
+        self.entries[block as usize].refs = Vec::new();
     }
 }
 

@@ -368,8 +368,7 @@ fn continue_block(
         sizes.wasted += std::mem::take(&mut sizes.dirty) + cut;
     });
     store.blocks.file(block, List::Next);
-    let is_listed = !store.blocks.get(block).without_summary;
-    if summary.summaries() == Summaries::Written && is_listed {
+    if summary.summaries() == Summaries::Written {
         match records_of(store, block)? {
             Some(records) => summary.resume(records),
             None => summary.stop(),

@@ -150,6 +150,7 @@ impl Tree {
 
     /// Checks that every live node is referred to by its owner, and that only live nodes are.
     fn check_nodes(&self) -> Result<(), String> {
+        self.check_pairs()?;
         for (ino, loaded) in self.owners.loaded.iter() {
             let mut named: BTreeSet<u32> = loaded.fragments.nodes().collect();
             named.extend(loaded.metadata);
@@ -192,5 +193,25 @@ impl Tree {
             }
         }
         Ok(())
+    }
+
+    /// Checks that every pair of name and value has as many users as references, and that there is
+    /// none without.
+    fn check_pairs(&self) -> Result<(), String> {
+        let xattrs = &self.owners.xattrs;
+        let mut counted: BTreeMap<u32, u32> = BTreeMap::new();
+        for (key, _) in xattrs.references.iter().filter(|(_, it)| !it.is_deleted()) {
+            *counted.entry(key.xid).or_default() += 1;
+        }
+        for (xid, pair) in &xattrs.pairs {
+            let counted = counted.remove(xid).unwrap_or(0);
+            if pair.users != counted || counted == 0 {
+                return Err(format!("xid {xid}: {} users, counted {counted}", pair.users));
+            }
+        }
+        match counted.first_key_value() {
+            Some((xid, _)) => Err(format!("xid {xid} is referred to but does not exist")),
+            None => Ok(()),
+        }
     }
 }

@@ -301,6 +301,10 @@ mod tests {
             let expected: Vec<(u32, u32)> = map.range(from..).map(|(ino, it)| (*ino, *it)).collect();
             prop_assert_eq!(all, expected);
             prop_assert_eq!(table.highest(), map.keys().last().copied().unwrap_or(0));
+            for ino in map.keys() {
+                table.remove(*ino);
+            }
+            prop_assert_eq!((table.len(), table.memory()), (0, 0));
         }
 
         #[test]

@@ -344,8 +344,7 @@ impl Loading<'_> {
             self.store.blocks.check_off(place, RefState::Pristine);
         }
         for dent in loaded.dents.iter() {
-            let state = if dent.ino == 0 { RefState::Normal } else { RefState::Pristine };
-            self.store.blocks.check_off(dent.place, state);
+            self.store.blocks.check_off(dent.place, RefState::Normal);
         }
     }
 }

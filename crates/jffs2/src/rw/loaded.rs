@@ -172,6 +172,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_within_the_bound_when_weighed_anew_stays() {
+        let mut loaded = LoadedInodes::default();
+        let mut count = 0;
+        while loaded.memory < MOST / 4 * 3 {
+            count += 1;
+            loaded.insert(count, directory(100));
+        }
+        while !loaded.is_full() {
+            loaded.grow(1, 0);
+        }
+        loaded.trim();
+        assert_eq!(loaded.kept.len() as u32, count);
+    }
+
+    #[test]
     fn what_was_only_replaced_is_weighed_anew_and_stays() {
         let mut loaded = LoadedInodes::default();
         loaded.insert(1, directory(1));

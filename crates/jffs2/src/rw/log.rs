@@ -146,9 +146,6 @@ impl Log {
     fn write_summary(&mut self, block: u32) -> Result<(), FsError> {
         let store = &mut self.tree.store;
         let free = store.blocks.get(block).sizes.free;
-        if store.blocks.get(block).without_summary {
-            self.summary.stop();
-        }
         let (place, marker) = (store.end_of(block), store.marker_of(block));
         let Some(bytes) = self.summary.finish(&store.flash, free, marker) else { return Ok(()) };
         match store.program(place, &bytes) {
@@ -224,7 +221,6 @@ impl Log {
         let mut bytes = Vec::with_capacity(HEADER_LEN as usize);
         encode::damage_marker(self.tree.store.flash.order, &mut bytes);
         self.reserve(HEADER_LEN, 0)?;
-        self.end_summary();
         let (kind, state) = (RefKind::Copy, RefState::Pristine);
         self.put(&NewNode { kind, owner: 0, state, listed: None, bytes: &bytes })?;
         self.flush()
@@ -263,6 +259,7 @@ impl Log {
         store.blocks.append(block, known);
         match &node.listed {
             Some(listed) => self.summary.add(place % store.flash.block, listed),
+            // A summary without it would hide it from every mount.
             None => self.summary.stop(),
         }
         owners.add_node(known);
@@ -365,7 +362,6 @@ impl Log {
     /// Writes an unchanged copy of a node, which no summary lists. Returns its place.
     pub(crate) fn carry(&mut self, node: NodeRef, bytes: &[u8]) -> Result<u32, FsError> {
         self.reserve(node.len(), 0)?;
-        self.end_summary();
         let place = self.put(&NewNode {
             kind: node.kind(),
             owner: node.owner,
@@ -376,16 +372,6 @@ impl Log {
         // The original dies after its copy was written, never before.
         self.tree.relocate(node, place, None);
         Ok(place)
-    }
-
-    /// Records that the open block gets a node that no summary can list: a summary without it would
-    /// hide it from every mount.
-    fn end_summary(&mut self) {
-        let blocks = &mut self.tree.store.blocks;
-        if let Some(block) = blocks.next() {
-            blocks.get_mut(block).without_summary = true;
-            self.summary.stop();
-        }
     }
 
     /// Ends writing, because accepted data cannot be written.

@@ -14,7 +14,7 @@ pub(crate) enum RefState {
     Obsolete,
     /// Alive, may be copied unchanged.
     Pristine,
-    /// Alive, better rebuilt by garbage collection.
+    /// Alive, always rebuilt by garbage collection.
     Normal,
 }
 

@@ -271,10 +271,10 @@ impl Scan<'_> {
         });
     }
 
-    /// Adds a node that is kept and copied unchanged, and that no summary can list.
+    /// Adds a node that is kept and copied unchanged. No summary can list it, and so its block gets
+    /// none.
     fn add_copied(&mut self, block: u32, place: u32, len: u32) {
         self.add(block, NodeRef::new(place, len, RefKind::Copy, 0, RefState::Normal));
-        self.blocks.get_mut(block).without_summary = true;
     }
 
     /// Adds the nodes of a block that end before `end`.

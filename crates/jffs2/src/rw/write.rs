@@ -125,8 +125,7 @@ impl Writer {
             node: RecordNode::Dirent { pino: dir, version, ino, file_type, name: name.to_vec() },
             totlen: DIRENT_LEN + name.len() as u32,
         });
-        let state = if target.is_none() { RefState::Normal } else { RefState::Pristine };
-        let bytes = &self.scratch;
+        let (bytes, state) = (&self.scratch, RefState::Normal);
         let new = NewNode { kind: RefKind::Dirent, owner: dir, state, listed, bytes };
         let place = self.log.put(&new)?;
         Ok(Dent { place, ino, file_type })

@@ -64,3 +64,27 @@ impl Mtd for Padded<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use eraseblock_base::MediumKind;
+    use eraseblock_mtd::MemoryMtd;
+
+    #[test]
+    fn blocks_behind_the_end_read_as_erased_and_nothing_is_written() {
+        let geometry = Geometry::new(MediumKind::Nand, 1024, 2, 256, 256, 0).unwrap();
+        let inner = MemoryMtd::with_bytes(geometry, vec![7; 2048]);
+        let padded = Padded::new(&inner, 4).unwrap();
+        let mut buf = [0; 512];
+        padded.read(2048 - 256, &mut buf).unwrap();
+        assert_eq!((buf[..256] == [7; 256], buf[256..] == [0xFF; 256]), (true, true));
+        assert!(!padded.is_bad(Peb::new(3)).unwrap());
+        for peb in [1, 3].map(Peb::new) {
+            let at = padded.geometry().address_of(peb);
+            assert!(matches!(padded.program(at, &[1; 256]), Err(MtdError::ReadOnly { .. })));
+            assert!(matches!(padded.erase(peb), Err(MtdError::ReadOnly { .. })));
+            assert!(matches!(padded.mark_bad(peb), Err(MtdError::ReadOnly { .. })));
+        }
+    }
+}

@@ -548,3 +548,31 @@ fn a_read_only_volume_refuses_to_be_changed() {
     assert!(volume.read(Leb::new(10), 0, &mut buf).is_err());
     assert!(Flash::standard().attach().volume(VolumeId::new(1)).is_err());
 }
+
+#[test]
+fn of_blocks_that_disagree_about_their_volume_the_most_frequent_kind_counts() {
+    let mut flash = Flash::standard();
+    let pad = |leb: u32, data_pad| VidHeader { data_pad, ..dynamic(leb, 10 + u64::from(leb)) };
+    // Never two of a kind in a row.
+    for (leb, data_pad) in (0..).zip([512, 0, 512, 0, 1024, 0]) {
+        flash.put_leb(5 + leb, &pad(leb, data_pad), &OLD);
+    }
+    let ubi = flash.attach();
+    let found: Vec<Option<u32>> = (0..6).map(|leb| holder(&ubi, leb)).collect();
+    assert_eq!(found, [None, Some(6), None, Some(8), None, Some(10)]);
+}
+
+#[test]
+fn bad_blocks_take_from_the_reserve_first() {
+    let flash = Flash::standard();
+    let available = |bad: u32| {
+        let device = flash.device();
+        (0..bad).for_each(|number| device.mark_bad(Peb::new(127 - number)).unwrap());
+        let options = AttachOptions { whole_device: true, ..AttachOptions::default() };
+        let ubi = Ubi::attach(device, &flash.layout, &options).unwrap();
+        ubi.attachment().available_lebs.unwrap()
+    };
+    // Three are reserved for bad ones.
+    let all = available(0);
+    assert_eq!([1, 3, 4, 9].map(available), [all, all, all - 1, all - 6]);
+}

@@ -3,7 +3,7 @@
 use eraseblock_base::{Geometry, Leb, MediumKind, Peb, VolumeId};
 use eraseblock_mtd::{LebDevice, MemoryMtd, Mtd, MtdError, ReadOutcome};
 use eraseblock_ubi::{
-    AttachOptions, Attachment, NewVolume, OpenOptions, PebState, UbiDevice, attach,
+    AttachOptions, Attachment, NewVolume, OpenOptions, PebState, ReadOnlyReason, UbiDevice, attach,
 };
 use eraseblock_ubi_format::constants::{FASTMAP_ANCHOR_VOLUME, FASTMAP_DATA_VOLUME};
 use eraseblock_ubi_format::{
@@ -352,4 +352,48 @@ fn a_block_that_cannot_be_read_does_not_spoil_the_fastmap() {
     assert!(attachment.is_by_fastmap(), "{:?}", attachment.findings);
     assert_eq!(attachment.map(dynamic).unwrap().get(leb), Some(Peb::new(peb)));
     again.check_invariants().unwrap();
+}
+
+/// Another LEB is in a block than the fastmap says. A write to it, or an atomic change, must not hide
+/// that.
+#[test]
+fn a_block_with_another_leb_than_the_fastmap_says_ends_writing() {
+    for is_change in [true, false] {
+        let (flash, dynamic, _) = prepared();
+        let is_it = |peb: &u32| vid(&flash, *peb).unwrap().leb == Leb::new(3);
+        let peb = holders(&flash, dynamic).into_iter().find(is_it).unwrap();
+        let header = VidHeader { leb: Leb::new(19), ..vid(&flash, peb).unwrap() };
+        let bytes = eraseblock_ubi_format::encode::encode_vid(&header);
+        flash.poke(u64::from(peb) * 16_384 + 512, &bytes).unwrap();
+        let (ubi, attachment) = open(&flash, &WITH);
+        assert!(attachment.is_by_fastmap(), "{:?}", attachment.findings);
+        let volume = ubi.volume(dynamic).unwrap();
+        let leb = Leb::new(3);
+        let done = if is_change {
+            volume.change(leb, &[1; 512])
+        } else {
+            volume.write(leb, 1024, &[1; 512])
+        };
+        assert!(done.is_err(), "{is_change}");
+        assert_eq!(ubi.read_only(), Some(ReadOnlyReason::Fastmap));
+    }
+}
+
+/// A fastmap written since the device was opened listed a volume that is gone. Its number was used
+/// again, and the next attach would give the LEBs of the old volume to the new one.
+#[test]
+fn a_new_volume_has_nothing_of_one_that_a_fastmap_still_lists() {
+    let flash = flash(PEBS);
+    let (ubi, _) = open(&flash, &WITH);
+    let old = create(&ubi, "old", VolumeKind::Dynamic, 5);
+    ubi.volume(old).unwrap().write(Leb::new(2), 0, &[7; 512]).unwrap();
+    ubi.detach().unwrap();
+    ubi.remove_volume(old).unwrap();
+    let new = create(&ubi, "new", VolumeKind::Dynamic, 5);
+    assert_eq!(old, new, "the number is used again");
+    drop(ubi);
+    let (ubi, attachment) = open(&flash, &WITH);
+    assert!(attachment.is_by_fastmap(), "{:?}", attachment.findings);
+    assert_eq!(first_byte(&ubi, new, 2), 0xFF);
+    ubi.verify_flash().unwrap();
 }

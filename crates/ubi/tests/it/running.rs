@@ -4,7 +4,7 @@ use crate::builder::*;
 use eraseblock_base::{Geometry, Leb, MediumKind, Peb, VolumeId};
 use eraseblock_mtd::{LebDevice, MemoryMtd, Mtd, MtdError, ReadOutcome, forward};
 use eraseblock_ubi::{NewVolume, OpenOptions, ReadOnlyReason, UbiDevice, UbiError};
-use eraseblock_ubi_format::{Compat, VolumeFlags, VolumeKind, VolumeName};
+use eraseblock_ubi_format::{Compat, HeaderLayout, VolumeFlags, VolumeKind, VolumeName};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -377,4 +377,167 @@ fn an_unknown_internal_volume_makes_the_device_read_only_unless_forced() {
     ubi.check_invariants().unwrap();
     let block = |bytes: &[u8]| bytes[9 * 16_384..10 * 16_384].to_vec();
     assert!(block(&device.to_bytes()) == block(&flash.bytes), "its block is left as it is");
+}
+
+fn failing(inner: Arc<MemoryMtd>) -> Arc<Failing> {
+    let (programs_left, worn_block) = (AtomicI64::new(i64::MAX), AtomicI64::new(-1));
+    Arc::new(Failing { inner, programs_left, worn_block })
+}
+
+/// NOR flash has no bad blocks: what fails there is not the block.
+#[test]
+fn a_failed_append_on_nor_ends_writing() {
+    let layout = HeaderLayout::new(16_384, 1, 1, None).unwrap();
+    let geometry = Geometry::new(MediumKind::Nor, 16_384, 16, 1, 1, 0).unwrap();
+    let device = failing(Arc::new(MemoryMtd::new(geometry)));
+    let ubi = UbiDevice::open(device.clone(), &layout, &OpenOptions::default()).unwrap();
+    let id = ubi.create_volume(&new_volume("v", 4)).unwrap();
+    let volume = ubi.volume(id).unwrap();
+    volume.write(Leb::new(0), 0, &[1; 100]).unwrap();
+    device.programs_left.store(0, Ordering::Relaxed);
+    assert!(volume.write(Leb::new(0), 100, &[2; 100]).is_err());
+    assert_eq!(ubi.read_only(), Some(ReadOnlyReason::WriteFailed));
+    let mut buf = [0; 100];
+    volume.read(Leb::new(0), 0, &mut buf).unwrap();
+    assert_eq!(buf, [1; 100]);
+    ubi.check_invariants().unwrap();
+}
+
+/// A program fails, and the erase that follows succeeds. The block must pass a test before UBI uses
+/// it again.
+#[test]
+fn a_block_whose_program_failed_is_tested_before_it_is_used_again() {
+    for failing_program in 0..8 {
+        let flash = Flash::standard();
+        let (inner, _) = open(&flash);
+        let device = failing(inner);
+        let ubi = UbiDevice::open(device.clone(), &flash.layout, &OpenOptions::default()).unwrap();
+        ubi.flush().unwrap();
+        let before = ubi.erase_counters();
+        let volume = ubi.volume(VolumeId::new(0)).unwrap();
+        device.programs_left.store(failing_program, Ordering::Relaxed);
+        for leb in 0..4 {
+            volume.write(Leb::new(leb), 0, &[1; 512]).unwrap();
+            volume.write(Leb::new(leb), 512, &[2; 512]).unwrap();
+        }
+        device.worn_block.store(-1, Ordering::Relaxed);
+        ubi.flush().unwrap();
+        let health = ubi.health();
+        assert_eq!((health.errors.bad, health.counters.tortures), (0, 1), "{failing_program}");
+        assert_eq!(health.counters.write_errors, 1, "{failing_program}");
+        let after = ubi.erase_counters().into_iter().zip(before).map(|(now, then)| now - then);
+        let mut after: Vec<u32> = after.filter(|more| *more > 0).collect();
+        after.sort_unstable();
+        // Three erases of the test, and one of the block that is free again.
+        assert_eq!(after, [4], "{failing_program}");
+        ubi.check_invariants().unwrap();
+        ubi.verify_flash().unwrap();
+    }
+}
+
+/// A program to the target of a move fails, and so does its erase. UBI must choose another target.
+#[test]
+fn a_move_to_a_block_that_fails_is_tried_again_elsewhere() {
+    let flash = Flash::standard();
+    let (inner, _) = open(&flash);
+    let device = failing(inner);
+    let ubi = UbiDevice::open(device.clone(), &flash.layout, &OpenOptions::default()).unwrap();
+    let volume = ubi.volume(VolumeId::new(0)).unwrap();
+    volume.change(Leb::new(0), &[1; 512]).unwrap();
+    ubi.flush().unwrap();
+    let place = device.inner.to_bytes().windows(64).position(|bytes| *bytes == [1; 64]).unwrap();
+    assert!(ubi.request_scrub(Peb::new(u32::try_from(place / 16_384).unwrap())));
+    device.programs_left.store(0, Ordering::Relaxed);
+    ubi.flush().unwrap();
+    let health = ubi.health();
+    assert_eq!((health.lists.scrub, health.errors.bad, health.counters.moves), (0, 1, 1));
+    ubi.check_invariants().unwrap();
+}
+
+#[test]
+fn every_failing_program_is_survived_with_fastmaps_and_its_block_retired() {
+    let options = OpenOptions { fastmap: true, ..OpenOptions::default() };
+    let mut retired = 0;
+    for failing_program in 0..40 {
+        let flash = Flash::standard();
+        let (inner, _) = open(&flash);
+        let device = failing(inner.clone());
+        let ubi = UbiDevice::open(device.clone(), &flash.layout, &options).unwrap();
+        let volume = ubi.volume(VolumeId::new(0)).unwrap();
+        device.programs_left.store(failing_program, Ordering::Relaxed);
+        for round in 0..6_u8 {
+            volume.change(Leb::new(round.into()), &[round + 1; 512]).unwrap();
+            ubi.detach().unwrap();
+        }
+        ubi.flush().unwrap();
+        ubi.check_invariants().unwrap();
+        ubi.verify_flash().unwrap();
+        let failed = device.programs_left.load(Ordering::Relaxed) < 0;
+        device.programs_left.store(-1, Ordering::Relaxed);
+        assert_eq!(ubi.health().errors.bad, u32::from(failed), "{failing_program}");
+        retired += u32::from(failed);
+        assert_eq!(ubi.read_only(), None);
+        ubi.detach().unwrap();
+        drop((volume, ubi));
+        let (again, attachment) =
+            UbiDevice::open_with_report(inner, &flash.layout, &options).unwrap();
+        assert!(attachment.is_by_fastmap(), "{failing_program}: {:?}", attachment.findings);
+        let volume = again.volume(VolumeId::new(0)).unwrap();
+        for round in 0..6_u8 {
+            let mut buf = [0; 512];
+            volume.read(Leb::new(round.into()), 0, &mut buf).unwrap();
+            assert_eq!(buf, [round + 1; 512], "{failing_program}");
+        }
+    }
+    assert!(retired > 20, "{retired}");
+}
+
+/// Writing goes on after a failure only if the flash is as the device believes.
+#[test]
+fn a_header_or_a_table_that_has_changed_is_noticed() {
+    let flash = Flash::standard();
+    let (inner, _) = open(&flash);
+    let device = failing(inner.clone());
+    let options = OpenOptions { max_bad_blocks: Some(0), ..OpenOptions::default() };
+    let ubi = UbiDevice::open(device.clone(), &flash.layout, &options).unwrap();
+    ubi.create_volume(&new_volume("all", ubi.available_lebs())).unwrap();
+    ubi.flush().unwrap();
+    let volume = ubi.volume(VolumeId::new(0)).unwrap();
+    volume.change(Leb::new(0), &[1; 512]).unwrap();
+    ubi.verify_flash().unwrap();
+    let place = inner.to_bytes().windows(64).position(|bytes| *bytes == [1; 64]).unwrap();
+    let peb = u32::try_from(place / 16_384).unwrap();
+    device.worn_block.store(peb.into(), Ordering::Relaxed);
+    assert!(ubi.request_scrub(Peb::new(peb)));
+    assert!(ubi.flush().is_err());
+    assert_eq!(ubi.read_only(), Some(ReadOnlyReason::NoReserve));
+
+    let bytes = inner.to_bytes();
+    let holds = |block: &&[u8]| block.windows(64).any(|bytes| *bytes == [1; 64]);
+    let blocks = bytes.chunks(16_384).enumerate().filter(|(_, block)| holds(block));
+    let moved = blocks.map(|(number, _)| number as u64).find(|number| *number != u64::from(peb));
+    let moved = moved.unwrap() * 16_384;
+    let table = bytes.windows(5).position(|bytes| bytes == b"\0\x03vol").unwrap() as u64;
+    for at in [moved + 256 + 15, table + 4] {
+        let byte = bytes[usize::try_from(at).unwrap()];
+        inner.poke(at, &[byte ^ 1]).unwrap();
+        assert!(ubi.verify_flash().is_err(), "{at}");
+        assert!(ubi.force_rw().is_err(), "{at}");
+        inner.poke(at, &[byte]).unwrap();
+    }
+    ubi.verify_flash().unwrap();
+    ubi.force_rw().unwrap();
+}
+
+#[test]
+fn the_lebs_of_a_static_volume_are_not_written_one_by_one() {
+    let (_, ubi) = open(&Flash::standard());
+    let ubi = ubi.unwrap();
+    let kind = VolumeKind::Static;
+    let id = ubi.create_volume(&NewVolume { kind, ..new_volume("s", 3) }).unwrap();
+    ubi.update_volume(id, 20_000, &mut &vec![5; 20_000][..]).unwrap();
+    let volume = ubi.volume(id).unwrap();
+    assert!(volume.write(Leb::new(2), 0, &[0; 512]).is_err());
+    assert!(volume.change(Leb::new(0), &[0; 512]).is_err());
+    assert!(ubi.check_volume(id).unwrap());
 }

@@ -35,10 +35,11 @@ impl Core {
             rounds += u32::from(self.pages.len() >= pages);
             let fits = self.store.is_admissible();
             match made {
+                // The flash has failed, even if the request fits now.
+                Err(fault) if !fault.is_no_space() => return Err(fault),
                 _ if fits => return Ok(()),
                 Ok(()) => {}
-                Err(fault) if fault.is_no_space() => break,
-                Err(fault) => return Err(fault),
+                Err(_) => break,
             }
         }
         Err(Fault::no_space())

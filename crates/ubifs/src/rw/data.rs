@@ -79,21 +79,23 @@ impl Core {
 
     /// Reserves space for all pages of a range and for `inos` together, so that a write is done
     /// completely or not at all. Freeing space may write back pages of the range; then the cost is
-    /// computed again.
+    /// computed again. Returns what is reserved for pages.
     fn budget_range(
         &mut self,
         ino: u32,
         (offset, len): (u64, u64),
         exact: Cost,
         inos: &[u32],
-    ) -> Step<()> {
+    ) -> Step<Request> {
         loop {
             let cost = self.range_cost(ino, offset, len, exact)?;
             self.budget_dirty(&cost, inos)?;
-            if self.range_cost(ino, offset, len, exact)? == cost {
-                return Ok(());
+            let now = self.range_cost(ino, offset, len, exact);
+            if matches!(&now, Ok(now) if *now == cost) {
+                return now;
             }
             self.cancel(&cost);
+            now?;
         }
     }
 
@@ -118,14 +120,18 @@ impl Core {
         let changed: &[u32] = if is_changed { &[ino] } else { &[] };
         let mut exact = Cost::Assumed;
         let range = (offset, data.len() as u64);
-        match self.budget_range(ino, range, exact, changed) {
+        let mut promised = match self.budget_range(ino, range, exact, changed) {
             Err(fault) if fault.is_no_space() => {
                 exact = Cost::Exact;
-                self.budget_range(ino, range, exact, changed)?;
+                self.budget_range(ino, range, exact, changed)?
             }
             result => result?,
+        };
+        let filled = self.fill_pages(ino, offset, data, exact, &mut promised);
+        if filled.is_err() {
+            self.cancel(&promised);
         }
-        self.fill_pages(ino, offset, data, exact)?;
+        filled?;
         let inode = self.inode(ino)?;
         inode.size = inode.size.max(end);
         inode.mtime = now;
@@ -140,8 +146,15 @@ impl Core {
         Ok(())
     }
 
-    /// Copies data into pages with reserved space.
-    fn fill_pages(&mut self, ino: u32, offset: u64, data: &[u8], exact: Cost) -> Step<()> {
+    /// Copies data into pages with reserved space, which they take from `promised`.
+    fn fill_pages(
+        &mut self,
+        ino: u32,
+        offset: u64,
+        data: &[u8],
+        exact: Cost,
+        promised: &mut Request,
+    ) -> Step<()> {
         let end = offset + data.len() as u64;
         let old_size = self.inode(ino)?.size;
         let mut done = 0;
@@ -162,6 +175,8 @@ impl Core {
                         bytes.copy_from_slice(&page);
                     }
                 }
+                promised.new_pages -= promise.new_pages;
+                promised.dirtied_pages -= promise.dirtied_pages;
                 self.pages.insert(ino, number, bytes, promise);
             }
             if let Some(page) = self.pages.get_mut(ino, number) {

@@ -278,7 +278,6 @@ impl Core {
         inode.nlink = 0;
         inode.opens = 1;
         inode.never_named = true;
-        inode.del_cmtno = self.store.cmt_no;
         let ino = inode.ino;
         self.store.reserve_in(Head::Base, dent_len(NO_NAME) + 2 * INODE_LEN)?;
         inode.del_cmtno = self.store.cmt_no;

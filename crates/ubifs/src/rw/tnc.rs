@@ -268,11 +268,10 @@ impl Tnc {
             let branch = self.branch_to(id);
             let (place, len) = (branch.place(), branch.len);
             (branch.leb, branch.offset) = (0, 0);
-            if place.leb != 0 {
-                self.old.insert(place);
-                self.index_size = self.index_size.saturating_sub(align8(len).into());
-                lprops.add_dirt(flash, place.leb, len)?;
-            }
+            debug_assert!(place.leb != 0, "a clean znode without a place");
+            self.old.insert(place);
+            self.index_size = self.index_size.saturating_sub(align8(len).into());
+            lprops.add_dirt(flash, place.leb, len)?;
             next = self.nodes[id.index()].parent;
         }
         Ok(())

@@ -158,6 +158,13 @@ impl Bytes {
         self.seal(root);
     }
 
+    /// Changes the version of the format in the superblock to one with double hashes.
+    pub(crate) fn set_format(&mut self, version: u32) {
+        self.0[28] |= 0x08;
+        self.0[80..84].copy_from_slice(&version.to_le_bytes());
+        self.seal(0);
+    }
+
     fn log(&self) -> usize {
         self.in_master(44) as usize * LEB
     }

@@ -5,10 +5,12 @@ use crate::strict_leb::StrictLeb;
 use eraseblock_base::{ErrorClass, Leb, Location};
 use eraseblock_mtd::{LebDevice, MtdError, ReadOutcome};
 use eraseblock_ubifs::{MountOptions, UbifsMount};
+use eraseblock_vfs::attr::InodeFlags;
 use eraseblock_vfs::{
     Caller, FileSystem, FsError, FsErrorKind, NewInode, NewKind, RenameMode, SetAttr, Timestamp,
     WritableFileSystem, XattrMode,
 };
+use eraseblock_vfs_testkit::{CompareOptions, same_tree};
 use std::sync::{Arc, Mutex};
 
 const NOW: &Caller = &Caller::owner(Timestamp::from_seconds(1_000_000));
@@ -26,22 +28,29 @@ struct Plan {
     kind: Kind,
     /// Number of operations before the fault.
     after: u64,
-    /// Whether all later operations fail, too.
-    for_good: bool,
+    /// How many in a row fail.
+    failures: u64,
+}
+
+impl Plan {
+    /// Every operation is tried twice.
+    fn is_survived(self) -> bool {
+        self.failures < 2
+    }
 }
 
 /// A volume that fails according to a plan.
 #[derive(Debug)]
 struct Faulty {
     below: Arc<StrictLeb>,
-    plan: Option<Plan>,
+    plan: Mutex<Option<Plan>>,
     /// Reads, programs and erases so far.
     counts: Mutex<[u64; 3]>,
 }
 
 impl Faulty {
     fn new(below: Arc<StrictLeb>, plan: Option<Plan>) -> Arc<Self> {
-        Arc::new(Self { below, plan, counts: Mutex::default() })
+        Arc::new(Self { below, plan: Mutex::new(plan), counts: Mutex::default() })
     }
 
     fn count(&self, kind: Kind) -> u64 {
@@ -52,8 +61,9 @@ impl Faulty {
         let mut counts = self.counts.lock().unwrap();
         let number = counts[kind as usize];
         counts[kind as usize] += 1;
-        let fails = self.plan.is_some_and(|plan| {
-            plan.kind == kind && (number == plan.after || plan.for_good && number > plan.after)
+        let fails = self.plan.lock().unwrap().is_some_and(|plan| {
+            let failing = plan.after..plan.after.saturating_add(plan.failures);
+            plan.kind == kind && failing.contains(&number)
         });
         let operation = ["read", "program", "erase"][kind as usize];
         let at = Location::Leb(leb, offset);
@@ -146,6 +156,11 @@ fn work(fs: &UbifsMount, kept: &mut u8) -> Result<(), FsError> {
         fs.write(churn, 40_000, &content(number), NOW)?;
         fs.set_xattr(churn, b"user.a", &[number; 300], XattrMode::Either, NOW)?;
         fs.read(churn, 0, &mut vec![0; 30_000])?;
+        let flags = Some(InodeFlags { sync: number % 2 == 0, ..InodeFlags::default() });
+        fs.set_attr(churn, &SetAttr { flags, ..SetAttr::default() }, NOW)?;
+        fs.set_xattr(churn, b"user.a", &[number; 200], XattrMode::Replace, NOW)?;
+        fs.set_xattr(churn, b"user.b", &[number; 20], XattrMode::Create, NOW)?;
+        fs.remove_xattr(churn, b"user.b", NOW)?;
         if number % 3 == 1 {
             fs.sync()?;
             let dir = NewInode { kind: NewKind::Directory, ..file() };
@@ -174,13 +189,13 @@ fn run(base: &StrictLeb, plan: Option<Plan>) -> Arc<Faulty> {
     let story = format!("{plan:?}");
     match UbifsMount::mount(Arc::clone(&device) as _, MountOptions::default()) {
         Err(error) => {
-            assert!(plan.is_some_and(|plan| plan.for_good), "{story}: {error}");
+            assert!(plan.is_some_and(|plan| !plan.is_survived()), "{story}: {error}");
             assert_eq!(error.class(), ErrorClass::Media, "{story}: {error}");
             assert!(error.to_string().contains("leb "), "{story}: {error}");
         }
         Ok((fs, _)) => {
             if let Err(error) = work(&fs, &mut kept) {
-                assert!(plan.is_some_and(|plan| plan.for_good), "{story}: {error}");
+                assert!(plan.is_some_and(|plan| !plan.is_survived()), "{story}: {error}");
                 assert_eq!(error.kind(), FsErrorKind::Io, "{story}: {error}");
                 assert!(error.to_string().contains("leb "), "{story}: {error}");
                 if plan.is_some_and(|plan| plan.kind != Kind::Read) {
@@ -218,7 +233,7 @@ fn what_fails_once_is_done_again() {
     for kind in [Kind::Read, Kind::Program, Kind::Erase] {
         assert!(whole.count(kind) > 20, "{kind:?}: {}", whole.count(kind));
         for after in 0..whole.count(kind) {
-            run(&base, Some(Plan { kind, after, for_good: false }));
+            run(&base, Some(Plan { kind, after, failures: 1 }));
         }
     }
 }
@@ -229,7 +244,7 @@ fn what_fails_for_good_is_told_and_keeps_what_was_durable() {
     let whole = run(&base, None);
     for kind in [Kind::Read, Kind::Program, Kind::Erase] {
         for after in 0..whole.count(kind) {
-            run(&base, Some(Plan { kind, after, for_good: true }));
+            run(&base, Some(Plan { kind, after, failures: u64::MAX }));
         }
     }
 }
@@ -240,7 +255,7 @@ fn what_fails_for_good_is_told_and_keeps_what_was_durable() {
 fn an_operation_fails_if_its_commit_does() {
     let base = empty(40);
     let device = |after| {
-        let plan = Plan { kind: Kind::Program, after, for_good: true };
+        let plan = Plan { kind: Kind::Program, after, failures: u64::MAX };
         Faulty::new(Arc::new(base.with(base.lebs())), Some(plan))
     };
     let mut commits = 0;
@@ -260,4 +275,191 @@ fn an_operation_fails_if_its_commit_does() {
         commits += fs.activity().commits;
     }
     assert!(commits > 120, "{commits} commits");
+}
+
+/// One operation of a user, or a few.
+type Operation = fn(&UbifsMount) -> Result<(), FsError>;
+
+fn find(fs: &UbifsMount, path: &str) -> Result<u64, FsError> {
+    fs.resolve(path.as_bytes())
+}
+
+/// What is done on [`furnished`].
+const OPERATIONS: [(&str, Operation); 16] = [
+    ("create", |fs| fs.create(1, b"new", &file(), NOW).map(drop)),
+    ("create and sync", |fs| {
+        if fs.lookup(1, b"new").is_err() {
+            fs.create(1, b"new", &file(), NOW)?;
+        }
+        fs.sync()
+    }),
+    ("link", |fs| fs.link(find(fs, "dir/one")?, 1, b"linked", NOW)),
+    ("unlink", |fs| fs.unlink(find(fs, "dir")?, b"one", NOW)),
+    ("removed directory", |fs| fs.remove_dir(1, b"empty", NOW)),
+    ("rename over a file", |fs| {
+        let dir = find(fs, "dir")?;
+        fs.rename((dir, b"one"), (dir, b"two"), RenameMode::Replace, NOW)
+    }),
+    ("rename of a directory", |fs| {
+        fs.rename((1, b"empty"), (find(fs, "dir")?, b"moved"), RenameMode::Replace, NOW)
+    }),
+    ("rename with a whiteout", |fs| {
+        fs.rename((1, b"file-7"), (find(fs, "dir")?, b"moved"), RenameMode::Whiteout, NOW)
+    }),
+    ("exchange", |fs| {
+        let mode = RenameMode::Exchange;
+        let is_done = fs.attr(find(fs, "file-7")?)?.size != 7;
+        if is_done { Ok(()) } else { fs.rename((1, b"file-7"), (1, b"file-30"), mode, NOW) }
+    }),
+    ("write", |fs| {
+        let ino = find(fs, "dir/one")?;
+        fs.write(ino, 5000, &[9; 100], NOW)?;
+        fs.sync_file(ino)
+    }),
+    ("truncate", |fs| {
+        let ino = find(fs, "dir/one")?;
+        fs.set_attr(ino, &SetAttr { size: Some(5001), ..SetAttr::default() }, NOW)?;
+        fs.sync_file(ino)
+    }),
+    ("new attribute", |fs| {
+        fs.set_xattr(find(fs, "dir/two")?, b"user.new", b"1", XattrMode::Either, NOW)
+    }),
+    ("changed attribute", |fs| {
+        fs.set_xattr(find(fs, "dir/one")?, b"user.a", b"2", XattrMode::Replace, NOW)
+    }),
+    ("removed attribute", |fs| fs.remove_xattr(find(fs, "dir/one")?, b"user.a", NOW)),
+    ("times and sync", |fs| {
+        let change = SetAttr { permissions: Some(0o600), ..SetAttr::default() };
+        fs.set_attr(find(fs, "dir/two")?, &change, NOW)?;
+        fs.sync()
+    }),
+    ("unmount", UbifsMount::unmount),
+];
+
+/// Returns a volume with files, directories and an index of several levels.
+fn furnished() -> Arc<StrictLeb> {
+    let volume = empty(60);
+    let fs = mount(&volume).unwrap();
+    let kind = NewInode { kind: NewKind::Directory, ..file() };
+    let dir = fs.create(1, b"dir", &kind, NOW).unwrap();
+    fs.create(1, b"empty", &kind, NOW).unwrap();
+    for name in [b"one", b"two"] {
+        let ino = fs.create(dir, name, &file(), NOW).unwrap();
+        fs.write(ino, 0, &content(name[0]), NOW).unwrap();
+        fs.set_xattr(ino, b"user.a", b"1", XattrMode::Either, NOW).unwrap();
+    }
+    for number in 0..60_u32 {
+        let ino = fs.create(1, format!("file-{number}").as_bytes(), &file(), NOW).unwrap();
+        fs.write(ino, 0, &vec![number as u8; number as usize], NOW).unwrap();
+    }
+    fs.unmount().unwrap();
+    volume
+}
+
+fn same(one: &UbifsMount, two: &UbifsMount) -> bool {
+    same_tree(one, two, &CompareOptions::BASIC).is_empty()
+}
+
+/// Reads that fail for a while: what an operation said is so, and nothing is half done. A write that
+/// could not read the rest of a block kept the space that was reserved for it until the next mount.
+#[test]
+fn an_operation_that_cannot_read_does_nothing_or_ends_writing() {
+    let base = furnished();
+    let (mut failed, mut ended) = (0, 0);
+    for (name, operation) in OPERATIONS {
+        let open = |device: &Arc<Faulty>| {
+            UbifsMount::mount(Arc::clone(device) as _, MountOptions::default()).unwrap().0
+        };
+        let fresh = || Faulty::new(Arc::new(base.with(base.lebs())), None);
+        let before = mount(&Arc::new(base.with(base.lebs()))).unwrap();
+        let whole = fresh();
+        let fs = open(&whole);
+        let first = whole.count(Kind::Read);
+        operation(&fs).unwrap();
+        let reads = whole.count(Kind::Read) - first;
+        if name != "unmount" {
+            fs.sync().unwrap();
+        }
+        drop(fs);
+        let done = mount(&Arc::new(whole.below.with(whole.below.lebs()))).unwrap();
+        for after in 0..reads {
+            let story = format!("{name}, read {after} of {reads}");
+            let device = fresh();
+            let fs = open(&device);
+            assert_eq!(device.count(Kind::Read), first, "{story}");
+            *device.plan.lock().unwrap() =
+                Some(Plan { kind: Kind::Read, after: first + after, failures: 2 });
+            let mut result = operation(&fs);
+            *device.plan.lock().unwrap() = None;
+            failed += u32::from(result.is_err());
+            if fs.why_read_only().is_none() {
+                if result.is_err() {
+                    // Only the deletion of the inode after that of its name may have failed.
+                    result = operation(&fs);
+                    let is_possible = result.is_ok() || same(&fs, &done);
+                    assert!(is_possible, "{story}: not possible any more: {result:?}");
+                }
+                if name != "unmount" {
+                    checked(&fs).unwrap_or_else(|why| panic!("{story}: {why}"));
+                    fs.sync().unwrap();
+                }
+            } else {
+                ended += 1;
+                assert!(result.is_err(), "{story}: done, but {:?}", fs.why_read_only());
+            }
+            drop(fs);
+            let fs = mount(&Arc::new(device.below.with(device.below.lebs())))
+                .unwrap_or_else(|why| panic!("{story}: {why}"));
+            checked(&fs).unwrap_or_else(|why| panic!("{story}, mounted again: {why}"));
+            let is_done = same(&fs, &done);
+            assert!(is_done || result.is_err() && same(&fs, &before), "{story}: {result:?}");
+        }
+    }
+    assert!(failed > 100 && ended > 10, "{failed} failed, {ended} ended writing");
+}
+
+/// A mount after a power cut writes again what it reads. If it cannot read, it must not write.
+#[test]
+fn a_recovery_that_cannot_read_destroys_nothing() {
+    let base = furnished();
+    let fs = mount(&base).unwrap();
+    let ino = fs.create(1, b"late", &file(), NOW).unwrap();
+    fs.write(ino, 0, &content(3), NOW).unwrap();
+    fs.sync().unwrap();
+    fs.create(1, b"later", &file(), NOW).unwrap();
+    fs.open(find(&fs, "dir/one").unwrap()).unwrap();
+    fs.unlink(find(&fs, "dir").unwrap(), b"one", NOW).unwrap();
+    fs.sync_file(1).unwrap();
+    drop(fs);
+    let expected = mount(&Arc::new(base.with(base.lebs()))).unwrap();
+    let mut failed = 0;
+    for after in 0.. {
+        let volume = Arc::new(base.with(base.lebs()));
+        let device =
+            Faulty::new(Arc::clone(&volume), Some(Plan { kind: Kind::Read, after, failures: 2 }));
+        let mounted = UbifsMount::mount(Arc::clone(&device) as _, MountOptions::default());
+        let is_over = device.count(Kind::Read) <= after;
+        failed += u32::from(mounted.is_err());
+        drop(mounted);
+        let fs = mount(&Arc::new(volume.with(volume.lebs())))
+            .unwrap_or_else(|why| panic!("read {after}: {why}"));
+        checked(&fs).unwrap_or_else(|why| panic!("read {after}: {why}"));
+        assert!(same(&fs, &expected), "read {after}");
+        if is_over {
+            break;
+        }
+    }
+    assert!(failed > 10, "{failed}");
+}
+
+#[test]
+fn a_flush_that_fails_says_so() {
+    let device = Faulty::new(empty(40), None);
+    let mounted = UbifsMount::mount(Arc::clone(&device) as _, MountOptions::default());
+    let (fs, _) = mounted.unwrap();
+    fs.create(1, b"f", &file(), NOW).unwrap();
+    let after = device.count(Kind::Program);
+    *device.plan.lock().unwrap() = Some(Plan { kind: Kind::Program, after, failures: u64::MAX });
+    assert_eq!(fs.flush().unwrap_err().kind(), FsErrorKind::Io);
+    assert!(fs.why_read_only().is_some());
 }

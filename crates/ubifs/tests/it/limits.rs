@@ -1,6 +1,7 @@
 //! The promised limits of memory, flags, cookies and the largest file.
 
 use crate::beside::{colliding, next};
+use crate::check::Bytes;
 use crate::rw::{checked, empty, file, mount};
 use crate::strict_leb::StrictLeb;
 use eraseblock_base::Leb;
@@ -8,7 +9,8 @@ use eraseblock_mtd::LebDevice;
 use eraseblock_ubifs::{MountOptions, UbifsMount};
 use eraseblock_vfs::attr::InodeFlags;
 use eraseblock_vfs::{
-    Caller, FileSystem, FsErrorKind, RenameMode, SetAttr, Timestamp, WritableFileSystem,
+    Caller, FileSystem, FsErrorKind, NewInode, NewKind, RenameMode, SetAttr, Timestamp,
+    WritableFileSystem, XattrMode,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -243,4 +245,53 @@ fn the_shortest_content_that_is_compressed_has_128_bytes() {
     fs.unmount().unwrap();
     assert!(!has_run(&volume, b's', 100));
     assert!(has_run(&volume, b't', 127));
+}
+
+/// One group of the journal deletes a file with all its attributes: half a LEB of inodes.
+#[test]
+fn a_file_has_as_many_attributes_as_one_group_can_delete() {
+    let volume = empty(64);
+    let fs = mount(&volume).unwrap();
+    let ino = fs.create(1, b"f", &file(), NOW).unwrap();
+    let set = |number: u32| {
+        let name = format!("user.{number}");
+        fs.set_xattr(ino, name.as_bytes(), b"value", XattrMode::Create, NOW)
+    };
+    (0..49).for_each(|number| set(number).unwrap());
+    assert_eq!(set(49).unwrap_err().kind(), FsErrorKind::NoSpace);
+    fs.remove_xattr(ino, b"user.7", NOW).unwrap();
+    set(49).unwrap();
+    checked(&fs).unwrap();
+    fs.unlink(1, b"f", NOW).unwrap();
+    fs.unmount().unwrap();
+    checked(&mount(&volume).unwrap()).unwrap();
+}
+
+#[test]
+fn a_directory_that_is_gone_takes_no_file_without_a_name() {
+    let fs = mount(&empty(64)).unwrap();
+    let kind = NewInode { kind: NewKind::Directory, ..file() };
+    let dir = fs.create(1, b"dir", &kind, NOW).unwrap();
+    fs.open(dir).unwrap();
+    let made = fs.create_unnamed(dir, &file(), NOW).unwrap();
+    fs.release(made).unwrap();
+    fs.remove_dir(1, b"dir", NOW).unwrap();
+    let error = fs.create_unnamed(dir, &file(), NOW).unwrap_err();
+    assert_eq!(error.kind(), FsErrorKind::NotFound, "{error}");
+}
+
+/// A format that says that it can be read, and is newer than Linux's.
+#[test]
+fn a_newer_format_is_not_written() {
+    let volume = empty(64);
+    let mut bytes = Bytes::of(&volume);
+    let mounted = |bytes: &Bytes| {
+        let mounted = UbifsMount::mount(bytes.volume() as _, MountOptions::default());
+        mounted.err().map(|error| error.to_string())
+    };
+    bytes.set_format(5);
+    assert_eq!(mounted(&bytes), None);
+    bytes.set_format(6);
+    let error = mounted(&bytes).expect("refused");
+    assert!(error.contains("format"), "{error}");
 }

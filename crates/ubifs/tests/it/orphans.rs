@@ -2,8 +2,14 @@
 
 use crate::rw::{checked, empty, file, mount};
 use crate::strict_leb::{StrictLeb, Torn};
+use eraseblock_ubifs::mkfs::{self, DeviceSink, MkfsOptions, NoProgress};
 use eraseblock_ubifs::{OpenOptions, Ubifs};
-use eraseblock_vfs::{Caller, FileSystem, Timestamp, WritableFileSystem, XattrMode};
+use eraseblock_vfs::source::{SourceKind, SourceNode};
+use eraseblock_vfs::{
+    Caller, FileSystem, FsErrorKind, NewInode, NewKind, RenameMode, SourceTree, Timestamp,
+    WritableFileSystem, XattrMode,
+};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const NOW: &Caller = &Caller::owner(Timestamp::from_seconds(1_000_000));
@@ -126,4 +132,64 @@ fn an_orphan_whose_inode_was_erased_is_one() {
     assert_eq!(read(&volume).info().orphans_removed, 1);
     let fs = mount(&volume).unwrap();
     assert!(fs.attr(gone).is_err());
+}
+
+/// Returns a volume with an orphan area of so many LEBs.
+fn with_area(orph_lebs: u32) -> Arc<StrictLeb> {
+    let volume = StrictLeb::new(15_872, 512, 2048, 200);
+    let mut options = MkfsOptions::new(15_872, 512, 200);
+    options.layout.orph_lebs = orph_lebs;
+    let root = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);
+    mkfs::build(&SourceTree::new(root), &options, &mut DeviceSink(&volume), &NoProgress).unwrap();
+    Arc::new(volume)
+}
+
+/// Half of the area, so that it can be rewritten: 1,980 numbers fit in a LEB. One more deletion is
+/// refused and changes nothing. The check counted numbers that are still in the area, but whose
+/// inodes are gone, and called an area with one more than half wrong.
+#[test]
+fn as_many_deleted_files_may_be_open_as_the_area_holds_twice() {
+    for orph_lebs in [1, 2] {
+        let most = 990 * orph_lebs;
+        let volume = with_area(orph_lebs);
+        let fs = mount(&volume).unwrap();
+        let dir = NewInode { kind: NewKind::Directory, ..file() };
+        let dir = fs.create(1, b"dir", &dir, NOW).unwrap();
+        let spare = fs.create(1, b"spare", &file(), NOW).unwrap();
+        let last = fs.create(1, b"last", &file(), NOW).unwrap();
+        for ino in [dir, spare, last] {
+            fs.open(ino).unwrap();
+        }
+        let mut open = Vec::new();
+        for number in 0..most {
+            let ino = fs.create(1, b"gone", &file(), NOW).unwrap();
+            fs.open(ino).unwrap();
+            fs.unlink(1, b"gone", NOW).unwrap();
+            open.push(ino);
+            // Not all at once: commits append to the area, and rewrite it.
+            if number % 101 == 0 {
+                fs.sync().unwrap();
+            }
+        }
+        let kind = |done: Result<(), eraseblock_vfs::FsError>| done.unwrap_err().kind();
+        assert_eq!(kind(fs.unlink(1, b"last", NOW)), FsErrorKind::NoSpace);
+        assert_eq!(kind(fs.remove_dir(1, b"dir", NOW)), FsErrorKind::NoSpace);
+        let over = fs.rename((1, b"spare"), (1, b"last"), RenameMode::Replace, NOW);
+        assert_eq!(kind(over), FsErrorKind::NoSpace);
+        let links = [dir, spare, last].map(|ino| fs.attr(ino).unwrap().nlink);
+        assert_eq!(links, [2, 1, 1]);
+        checked(&fs).unwrap();
+        // The power goes off: none of them is left.
+        fs.sync().unwrap();
+        let after = Arc::new(volume.with(volume.lebs()));
+        let again = mount(&after).unwrap();
+        checked(&again).unwrap();
+        assert!(open.iter().all(|ino| again.attr(*ino).is_err()));
+        assert_eq!(again.entries(1).unwrap().len(), 3);
+        // One place is free again after a release.
+        fs.release(open[0]).unwrap();
+        fs.unlink(1, b"last", NOW).unwrap();
+        fs.sync().unwrap();
+        checked(&fs).unwrap();
+    }
 }

@@ -266,3 +266,33 @@ fn every_cut_is_recovered_from() {
     }
     assert!(states >= 100, "{states}");
 }
+
+/// A group of three nodes is an operation: a name, its inode and its directory.
+#[test]
+fn an_operation_that_a_cut_left_unfinished_is_reported_with_its_nodes() {
+    let base = empty(64);
+    let mut found = Vec::new();
+    for cut in 0..40 {
+        let volume = Arc::new(base.with(base.lebs()));
+        volume.cut_after(cut, Torn::Half);
+        let Ok(fs) = mount(&volume) else { continue };
+        for number in 0..30 {
+            let name = format!("{number}{}", "n".repeat(number * 7));
+            let done = fs.create(1, name.as_bytes(), &file(), NOW).and_then(|_| fs.flush());
+            if done.is_err() {
+                break;
+            }
+        }
+        let after = Arc::new(volume.with(volume.lebs()));
+        let (_, findings) = Ubifs::open(after, &OpenOptions { strict: true }).unwrap();
+        let dropped = findings.iter().filter(|it| it.code == "group-dropped");
+        found.extend(dropped.map(|it| it.message.clone()));
+    }
+    assert!(found.len() > 5, "{found:?}");
+    for message in found {
+        assert!(
+            message.starts_with("1 nodes of") || message.starts_with("2 nodes of"),
+            "{message}"
+        );
+    }
+}

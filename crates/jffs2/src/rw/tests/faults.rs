@@ -207,3 +207,18 @@ fn an_fsync_that_succeeds_has_settled_the_suspect_page() {
     }
     assert!(succeeded > 10 && failed > 10, "{succeeded} succeeded, {failed} failed");
 }
+
+#[test]
+fn work_in_the_background_that_fails_says_so() {
+    let chip = small(MediumKind::Nand);
+    let fs = mount(&chip);
+    let ino = fs.create(1, b"f", &FILE, &by(1)).unwrap();
+    fs.sync().unwrap();
+    fs.write(ino, 0, &[7; 100], &by(2)).unwrap();
+    let (on, fault) = (Trigger::Program, Fault::Fail);
+    let chances = vec![Chance { on, per_billion: 1_000_000_000, fault }];
+    chip.set_plan(FaultPlan { chances, ..FaultPlan::new(1) });
+    let error = (0..20).find_map(|_| fs.background_step().err()).expect("the flash failed");
+    assert_eq!(error.kind(), FsErrorKind::Io, "{error}");
+    assert!(fs.why_read_only().is_some());
+}

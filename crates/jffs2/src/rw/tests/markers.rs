@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Jffs2Error;
+use eraseblock_base::{Location, Severity};
 use eraseblock_jffs2_format::summary;
 use eraseblock_nandsim::FaultPlan;
 
@@ -124,4 +125,92 @@ fn unreadable_blocks_without_an_erased_one_are_something_else() {
         let is_foreign = matches!(mounted, Err(Jffs2Error::Foreign { blocks: 16 }));
         assert_eq!((is_foreign, mounted.is_err()), (is_refused, is_refused));
     }
+}
+
+/// A mount of a large chip takes the time that its content needs, not its size.
+#[test]
+fn of_a_block_with_nothing_but_its_marker_only_the_start_is_read() {
+    let chip = nor();
+    let mut marker = Vec::new();
+    encode::cleanmarker(ByteOrder::Little, 12, &mut marker);
+    for block in 0..16 {
+        chip.program(block << 14, &marker).unwrap();
+    }
+    let (fs, report) = Jffs2Rw::mount(chip.clone(), &RwOptions::default()).unwrap();
+    assert!(report.bytes_read <= 16 * 512, "{} bytes of 16 empty blocks", report.bytes_read);
+    let ino = fs.create(1, b"f", &FILE, &by(1)).unwrap();
+    fs.write(ino, 0, &noise(100), &by(1)).unwrap();
+    fs.unmount().unwrap();
+    let (fs, report) = Jffs2Rw::mount(chip, &RwOptions::default()).unwrap();
+    let most = (16 << 10) + 16 * 512;
+    assert!(report.bytes_read <= most, "{} bytes", report.bytes_read);
+    assert_eq!(content(&fs, "f"), noise(100));
+}
+
+/// A cut explains a damaged node at the end of what was written. In the middle, data has rotted.
+#[test]
+fn a_damaged_node_with_more_behind_it_is_a_warning() {
+    let entry = Dirent { pino: 1, version: 7, ino: 2, mctime: 50, file_type: 8, name: b"f" };
+    let inode = |ino| Inode { ino, version: 1, mode: 0o100_644, ..Inode::default() };
+    for (is_last, expected) in [(true, Severity::Note), (false, Severity::Warning)] {
+        let chip = nor();
+        let mut bytes = Vec::new();
+        encode::cleanmarker(ByteOrder::Little, 12, &mut bytes);
+        encode::inode(ByteOrder::Little, &inode(2), &[], &mut bytes);
+        encode::dirent(ByteOrder::Little, &entry, &mut bytes);
+        bytes.resize(bytes.len().next_multiple_of(4), 0xFF);
+        let damaged = bytes.len();
+        encode::inode(ByteOrder::Little, &inode(3), &[], &mut bytes);
+        bytes[damaged + 40] ^= 1;
+        if !is_last {
+            encode::inode(ByteOrder::Little, &inode(4), &[], &mut bytes);
+        }
+        chip.program(0, &bytes).unwrap();
+        let (_, report) = Jffs2Rw::mount(chip, &RwOptions::default()).unwrap();
+        let found: Vec<_> = report
+            .findings
+            .iter()
+            .filter(|it| it.code == "node-damaged")
+            .map(|it| it.severity)
+            .collect();
+        assert_eq!(found, [expected], "{:?}", report.findings);
+    }
+}
+
+#[test]
+fn a_mount_for_reading_ends_without_a_write() {
+    let chip = nand();
+    let fs = mount(&chip);
+    let ino = fs.create(1, b"f", &FILE, &by(1)).unwrap();
+    fs.write(ino, 0, &noise(100), &by(1)).unwrap();
+    fs.sync().unwrap();
+    drop(fs);
+    let events = chip.next_event();
+    let options = RwOptions { read_only: true, ..RwOptions::default() };
+    let (fs, _) = Jffs2Rw::mount(chip.clone(), &options).unwrap();
+    assert_eq!(content(&fs, "f"), noise(100));
+    fs.background_step().unwrap();
+    fs.sync().unwrap();
+    fs.unmount().unwrap();
+    assert_eq!(chip.next_event(), events);
+}
+
+#[test]
+fn bytes_between_nodes_that_are_no_node_are_noted() {
+    let chip = nor();
+    let mut bytes = Vec::new();
+    let inode = Inode { ino: 2, version: 1, mode: 0o100_644, ..Inode::default() };
+    let entry = Dirent { pino: 1, version: 7, ino: 2, mctime: 50, file_type: 8, name: b"f" };
+    encode::cleanmarker(ByteOrder::Little, 12, &mut bytes);
+    encode::inode(ByteOrder::Little, &inode, &[], &mut bytes);
+    let at = bytes.len() as u32;
+    bytes.extend([0x5A; 40]);
+    encode::dirent(ByteOrder::Little, &entry, &mut bytes);
+    chip.program(0, &bytes).unwrap();
+    let (fs, report) = Jffs2Rw::mount(chip, &RwOptions::default()).unwrap();
+    assert_eq!(content(&fs, "f"), []);
+    let found = report.findings.iter().find(|it| it.code == "no-node");
+    let found = found.unwrap_or_else(|| panic!("{:?}", report.findings));
+    assert_eq!(found.at, Location::Peb(Peb::new(0), at));
+    assert!(found.message.starts_with("40 bytes"), "{}", found.message);
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::mkfs::{self, LebSink, MkfsOptions, NoProgress};
 use crate::report::Report;
+use crate::rw::place::Place;
 use crate::rw::shadow::Shadow;
 use crate::sb;
 use crate::volume::Volume;
@@ -114,4 +115,28 @@ fn a_page_is_read_once() {
     assert_eq!(at(&flash.near.lock().unwrap()), before);
     near(&flash, 1, 512, 8);
     assert_eq!(flash.near.lock().unwrap().offset, 512);
+}
+
+#[test]
+fn data_read_ahead_is_forgotten_when_its_leb_changes() {
+    let mut flash = flash();
+    let place = Place { leb: 30, offset: 0 };
+    let copied = |flash: &Flash| {
+        let mut buf = [0; 8];
+        flash.ahead().copy_to(&mut buf, place).then_some(buf)
+    };
+    for step in 0..5 {
+        flash.ahead().keep(place, vec![9; 512]);
+        flash.write(31, 512 * step, &[1; 512]).unwrap();
+        assert_eq!(copied(&flash), Some([9; 8]), "another LEB has changed");
+        match step {
+            0 => flash.write(30, 0, &[1; 512]),
+            1 => flash.change(30, &[2; 512]),
+            2 => flash.unmap(30),
+            3 => flash.map(30),
+            _ => flash.renew(30, &[3; 512]),
+        }
+        .unwrap();
+        assert_eq!(copied(&flash), None, "{step}");
+    }
 }
