@@ -59,6 +59,12 @@ fn absent(ino: Ino) -> FsError {
     FsError::new(FsErrorKind::NotFound, format!("inode {ino}: there is no such inode"))
 }
 
+/// Returns the error for a part of a past commit of which nothing is known.
+pub(crate) fn lost(ino: Ino, what: &str) -> FsError {
+    let message = format!("inode {ino}: the index node of {what} is lost");
+    FsError::new(FsErrorKind::Corrupted, message)
+}
+
 impl Ubifs {
     /// Returns the inode with this number.
     pub(crate) fn inode(&self, ino: Ino) -> Result<Arc<InodeInfo>, FsError> {
@@ -79,7 +85,11 @@ impl Ubifs {
     /// Returns the inode with this number as stored. A root that is not a directory counts as
     /// missing.
     pub(crate) fn stored_inode(&self, number: u32) -> Result<InodeInfo, FsError> {
-        let branch = self.tnc.find(Key::inode(number)).ok_or_else(|| absent(number.into()))?;
+        let key = Key::inode(number);
+        let branch = self.tnc.find(key).ok_or_else(|| match self.tnc.is_lost(key, key) {
+            true => lost(number.into(), "the inode"),
+            false => absent(number.into()),
+        })?;
         let mut buf = Vec::new();
         let node = self.tnc.leaf(&branch, &mut buf);
         let info = node.and_then(|node| {

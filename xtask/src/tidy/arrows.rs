@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 /// All crates, lowest first: a crate may depend on those before it.
-const ROOMS: [&str; 32] = [
+const ROOMS: [&str; 33] = [
     "base",
     "codec",
     "ubi-format",
@@ -28,6 +28,7 @@ const ROOMS: [&str; 32] = [
     "squashfs",
     "census",
     "repair",
+    "history",
     "tree",
     "fuse",
     "nfs",
