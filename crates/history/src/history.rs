@@ -270,7 +270,7 @@ fn deleted(
     // What happened to a name: it was given to an inode, or removed.
     let mut events: BTreeMap<(u32, &[u8]), Vec<u64>> = BTreeMap::new();
     let mut of_nodes: BTreeMap<Named, u64> = BTreeMap::new();
-    for (place, Name { parent, target, name }) in &nodes.names {
+    for (place, Name { parent, target, text: name }) in &nodes.names {
         let sqnum = nodes.leaves[place].sqnum;
         events.entry((*parent, name)).or_default().push(sqnum);
         if *target == 0 {

@@ -47,7 +47,7 @@ pub(crate) struct Name {
     pub(crate) parent: u32,
     /// 0 says that the name was removed.
     pub(crate) target: u32,
-    pub(crate) name: Box<[u8]>,
+    pub(crate) text: Box<[u8]>,
 }
 
 /// All leaf nodes.
@@ -111,7 +111,7 @@ impl Nodes {
             Some(KeyKind::Dent) => {
                 let Ok(dent) = node.dent() else { return };
                 let (parent, target) = (key.ino(), dent.ino);
-                self.names.insert(place, Name { parent, target, name: dent.name.into() });
+                self.names.insert(place, Name { parent, target, text: dent.name.into() });
             }
             Some(KeyKind::Xent) => {}
             None => return,

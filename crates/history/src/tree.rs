@@ -58,12 +58,15 @@ impl FileState {
     }
 }
 
+/// A directory and a name in it.
+pub(crate) type Entry = (u32, Box<[u8]>);
+
 /// A state of the file system.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     pub(crate) files: BTreeMap<u32, FileState>,
     /// Directory and name of each inode that has names.
-    pub(crate) names: BTreeMap<u32, Vec<(u32, Box<[u8]>)>>,
+    pub(crate) names: BTreeMap<u32, Vec<Entry>>,
     /// Leaves that the index refers to.
     pub(crate) leaves: u64,
     /// Those of them that are gone.
@@ -112,8 +115,8 @@ impl Tree {
         match key.kind() {
             Some(KeyKind::Dent) => {
                 let name = leaf.and_then(|leaf| nodes.names.get(&leaf.place));
-                if let Some(Name { parent, target, name }) = name {
-                    self.names.entry(*target).or_default().push((*parent, name.clone()));
+                if let Some(Name { parent, target, text }) = name {
+                    self.names.entry(*target).or_default().push((*parent, text.clone()));
                 }
             }
             _ => file.take(key, leaf.as_ref()),

@@ -86,10 +86,11 @@ impl Ubifs {
     /// missing.
     pub(crate) fn stored_inode(&self, number: u32) -> Result<InodeInfo, FsError> {
         let key = Key::inode(number);
-        let branch = self.tnc.find(key).ok_or_else(|| match self.tnc.is_lost(key, key) {
-            true => lost(number.into(), "the inode"),
-            false => absent(number.into()),
-        })?;
+        let Some(branch) = self.tnc.find(key) else {
+            let is_lost = self.tnc.is_lost(key, key);
+            let ino = number.into();
+            return Err(if is_lost { lost(ino, "the inode") } else { absent(ino) });
+        };
         let mut buf = Vec::new();
         let node = self.tnc.leaf(&branch, &mut buf);
         let info = node.and_then(|node| {

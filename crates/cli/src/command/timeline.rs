@@ -4,6 +4,7 @@ use super::history::{self, VersionReport};
 use crate::args::TargetArgs;
 use crate::failure::Failure;
 use crate::session::Session;
+use eraseblock::raw::base::VolumeId;
 use eraseblock::raw::history::{Seen, Version};
 use eraseblock::raw::ubifs_format::Time;
 use eraseblock::target::past::Past;
@@ -71,7 +72,7 @@ fn paths(version: &Version) -> Vec<&[u8]> {
 
 /// A line for each version and path; the inode is `volume:inode:sequence number`.
 fn bodyfile(past: &Past, session: &mut Session) -> Result<(), Failure> {
-    let volume = past.volume.map_or(0, |volume| volume.get());
+    let volume = past.volume.map_or(0, VolumeId::get);
     for version in past.history.all() {
         let Some(known) = version.attributes else { continue };
         for path in paths(version) {

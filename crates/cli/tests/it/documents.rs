@@ -191,6 +191,11 @@ fn the_guide_to_chips_does_what_it_says() {
 }
 
 #[test]
+fn the_guide_to_forensics_does_what_it_says() {
+    check("docs/guide-forensics.md", 10);
+}
+
+#[test]
 fn the_guide_to_jffs2_does_what_it_says() {
     check("docs/guide-jffs2.md", 10);
 }
@@ -235,7 +240,16 @@ fn every_guide_is_run() {
     guides.sort();
     // That of Python is run by the tests of the package, python/tests/test_guide.py.
     let known = [
-        "analysis", "card", "chips", "devices", "jffs2", "lab", "mount", "other", "python",
+        "analysis",
+        "card",
+        "chips",
+        "devices",
+        "forensics",
+        "jffs2",
+        "lab",
+        "mount",
+        "other",
+        "python",
         "repair",
     ]
     .map(|name| format!("guide-{name}.md"));

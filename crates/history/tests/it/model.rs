@@ -81,7 +81,7 @@ impl Known {
                 Err(error) => panic!("seed {seed}: {error}"),
             }
             if random.below(9) == 0 {
-                worker.fs.sync().unwrap();
+                worker.fs.sync().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
                 commits.insert(last_commit(&device), worker.state.clone());
             }
         }
