@@ -153,7 +153,7 @@ impl Worker {
         let len = self.state[&ino].0.len() as u64;
         let offset = random.below(len.min(40_000) + 3000);
         let word = random.next();
-        let data: Vec<u8> = (0..1 + random.below(9000))
+        let data: Vec<u8> = (0..=random.below(9000))
             .map(|at| Random(word ^ (at / 3)).next().to_le_bytes()[0])
             .collect();
         self.fs.write(ino.into(), offset, &data, by)?;
