@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use eraseblock::Kind;
 use eraseblock::raw::base::size::parse_size;
 use eraseblock::raw::jffs2_format::ByteOrder;
-use eraseblock::target::{FlashOptions, Shape, Sizes, Wanted};
+use eraseblock::target::{AsOf, FlashOptions, Shape, Sizes, Wanted};
 use std::ffi::OsString;
 
 /// A target and, optionally, its format and sizes.
@@ -55,6 +55,24 @@ impl TargetArgs {
     /// The same for the library.
     pub(crate) fn wanted(&self) -> Wanted {
         Wanted { target: self.target.clone(), shape: self.shape.shape() }
+    }
+}
+
+/// A state of the past.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PastArgs {
+    /// Show the file system as a commit of the past left it: commit:NUMBER, or sqnum:NUMBER for the last
+    /// commit that ended before a sequence number; `eraseblock history` lists the commits
+    #[arg(long, value_name = "STATE")]
+    pub as_of: Option<AsOf>,
+}
+
+impl PastArgs {
+    /// The target in this state.
+    pub(crate) fn of(&self, target: &TargetArgs) -> Wanted {
+        let mut wanted = target.wanted();
+        wanted.shape.as_of = self.as_of;
+        wanted
     }
 }
 
@@ -110,6 +128,7 @@ impl ShapeArgs {
             start: self.start,
             byte_order: self.byte_order.map(ByteOrder::from),
             sizes: self.sizes.sizes(),
+            as_of: None,
         }
     }
 }

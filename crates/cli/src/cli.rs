@@ -58,6 +58,12 @@ pub(crate) enum Command {
     Build(command::build::BuildArgs),
     /// Simulated flash chips, and the database of real parts
     Chip(command::chip::ChipArgs),
+    /// Commits of the past of a UBIFS, versions of its files, and deleted names
+    History(command::history::HistoryArgs),
+    /// Write deleted files or all versions of files into a folder, with a list of what is sure
+    Recover(command::recover::RecoverArgs),
+    /// All versions of all files, as forensic tools read them
+    Timeline(command::timeline::TimelineArgs),
     /// Raw dumps of NAND: find out how pages are stored, decode, encode
     Nand(command::nand::NandArgs),
     /// Simulated SD cards, served to virtual machines
@@ -118,6 +124,9 @@ pub(crate) fn run(command: &Command, session: &mut Session) -> Result<(), Failur
         Command::Mkfs(args) => command::mkfs::run(args, session),
         Command::Build(args) => command::build::run(args, session),
         Command::Chip(args) => command::chip::run(args, session),
+        Command::History(args) => command::history::run(args, session),
+        Command::Recover(args) => command::recover::run(args, session),
+        Command::Timeline(args) => command::timeline::run(args, session),
         Command::Nand(args) => command::nand::run(args, session),
         Command::Card(args) => command::card::run(args, session),
         Command::Edit(args) => command::edit::run(args, session),

@@ -454,8 +454,9 @@ impl Volume {
     /// Opens the file system in it. Fails if there is none that can be read.
     pub fn file_system(&self) -> Result<FileSystem> {
         let id = Some(VolumeId::new(self.id()));
-        let opened =
-            self.image.once(&self.made, |notes| filesystem::open_volume(self.open()?, id, notes));
+        let opened = self
+            .image
+            .once(&self.made, |notes| filesystem::open_volume(self.open()?, id, None, notes));
         opened.map_err(|error| error.in_volume(&self.name()))
     }
 

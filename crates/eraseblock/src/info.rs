@@ -126,7 +126,7 @@ fn of_ubifs(image: &BareUbifs, observer: &mut dyn Observer) -> BareUbifsFacts {
 
 /// The file system in a volume; what is in the way becomes a finding.
 fn try_open_volume(volume: UbiVolume, id: VolumeId, observer: &mut dyn Observer) -> Option<Opened> {
-    let opened = filesystem::open_volume(volume, Some(id), observer);
+    let opened = filesystem::open_volume(volume, Some(id), None, observer);
     let mut refused = |message: &str| {
         observer.error(Location::Volume(id), codes::NOT_OPENED, message);
     };

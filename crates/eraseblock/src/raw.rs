@@ -11,6 +11,8 @@ pub use eraseblock_census as census;
 pub use eraseblock_codec as codec;
 #[cfg(feature = "fuse")]
 pub use eraseblock_fuse as fuse;
+#[cfg(feature = "history")]
+pub use eraseblock_history as history;
 pub use eraseblock_jffs2 as jffs2;
 pub use eraseblock_jffs2_format as jffs2_format;
 #[cfg(feature = "lab")]

@@ -17,6 +17,8 @@ pub mod image;
 mod jffs2_image;
 pub mod lock;
 pub mod magic;
+#[cfg(feature = "history")]
+pub mod past;
 pub mod peek;
 mod raw_dump;
 #[cfg(feature = "repair")]
@@ -45,7 +47,7 @@ use span::At;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-pub use wanted::{FlashOptions, Format, Shape, Sizes, Wanted};
+pub use wanted::{AsOf, FlashOptions, Format, Shape, Sizes, Wanted};
 
 /// A path, and what in it is meant.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -148,31 +150,37 @@ pub(crate) fn open_place(
     observer: &mut dyn Observer,
 ) -> Result<(Opened, Option<VolumeId>), Error> {
     observer.keep_still(&place.path)?;
-    match image::open(place, shape, observer)? {
-        Image::Ubifs(image) => {
-            place.refuse_volume()?;
-            filesystem::open(image.device, None, observer).map(|opened| (opened, None))
-        }
-        Image::Jffs2(image) => {
-            place.refuse_volume()?;
-            Ok((image.opened, None))
-        }
-        Image::Yaffs(image) => {
-            place.refuse_volume()?;
-            Ok((image.opened, None))
-        }
-        Image::Read(image) => {
-            place.refuse_volume()?;
-            Ok((image.opened, None))
-        }
+    open_image(image::open(place, shape, observer)?, place, shape.as_of, observer)
+        .context(place.path.display())
+}
+
+fn open_image(
+    image: Image,
+    place: &Place,
+    as_of: Option<AsOf>,
+    observer: &mut dyn Observer,
+) -> Result<(Opened, Option<VolumeId>), Error> {
+    let opened = match image {
         Image::Ubi(image) => {
             image.report(observer)?;
             let volume = image.file_system_volume(place.volume.as_deref())?;
             let id = volume.info().id;
-            filesystem::open_volume(volume, None, observer).map(|opened| (opened, Some(id)))
+            let opened = filesystem::open_volume(volume, None, as_of, observer)?;
+            return Ok((opened, Some(id)));
         }
+        Image::Ubifs(image) => match as_of {
+            Some(as_of) => filesystem::open_past(image.device, None, as_of)?,
+            None => filesystem::open(image.device, None, observer)?,
+        },
+        Image::Jffs2(image) => image.opened,
+        Image::Yaffs(image) => image.opened,
+        Image::Read(image) => image.opened,
+    };
+    place.refuse_volume()?;
+    if !matches!(opened.kind(), filesystem::Kind::Ubifs(_)) {
+        filesystem::refuse_past(as_of)?;
     }
-    .context(place.path.display())
+    Ok((opened, None))
 }
 
 #[cfg(test)]

@@ -2,6 +2,10 @@
 
 use eraseblock_base::{Code, Remedy};
 
+/// Nothing of a past commit is left.
+pub const COMMIT_GONE: Code = Code::new("commit-gone", Remedy::Lost);
+/// Index nodes of a past commit are gone.
+pub const COMMIT_IN_PARTS: Code = Code::new("commit-in-parts", Remedy::Lost);
 /// A data node is damaged.
 pub const DATA_CORRUPT: Code = Code::new("data-corrupt", Remedy::Lost);
 /// A directory entry is damaged.

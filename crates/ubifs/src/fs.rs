@@ -2,7 +2,7 @@
 
 use crate::codes;
 use crate::cookies::{self, Listing};
-use crate::inode::number;
+use crate::inode::{lost, number};
 use crate::mount::Ubifs;
 use crate::names::{self, Wanted};
 use crate::statfs;
@@ -177,9 +177,12 @@ impl Ubifs {
     fn xattr_entry(&self, ino: Ino, name: &[u8]) -> Result<OwnedDent, FsError> {
         let host = number(ino)?;
         self.inode(ino)?;
-        let hash = self.tnc.volume.sb.key_hash.hash(name);
-        self.find_entry(Key::xent(host, hash), &|dent| dent.name == name).ok_or_else(|| {
+        let key = Key::xent(host, self.tnc.volume.sb.key_hash.hash(name));
+        self.find_entry(key, &|dent| dent.name == name).ok_or_else(|| {
             let name = String::from_utf8_lossy(name);
+            if self.tnc.is_lost(key, key) {
+                return lost(ino, &format!("the attribute `{name}`"));
+            }
             error(FsErrorKind::NoAttribute, ino, &format!("no extended attribute `{name}`"))
         })
     }
@@ -197,8 +200,12 @@ impl FileSystem for Ubifs {
         }
         let found = self.find_shown(number, name, attr.flags.encrypted);
         found.map(|dent| dent.ino.into()).ok_or_else(|| {
-            let name = String::from_utf8_lossy(name);
-            error(FsErrorKind::NotFound, dir, &format!("no entry `{name}`"))
+            let shown = String::from_utf8_lossy(name);
+            let key = Key::dent(number, self.tnc.volume.sb.key_hash.hash(name));
+            if self.tnc.is_lost(key, key) {
+                return lost(dir, &format!("the name `{shown}`"));
+            }
+            error(FsErrorKind::NotFound, dir, &format!("no entry `{shown}`"))
         })
     }
 
@@ -252,8 +259,11 @@ impl FileSystem for Ubifs {
         }
         let block = (offset / u64::from(BLOCK_SIZE)) as u32;
         let mut found = None;
-        let last = Key::data(number, VALUE_MASK);
-        self.tnc.scan(Key::data(number, block), last, &mut |branch| {
+        let (first, last) = (Key::data(number, block), Key::data(number, VALUE_MASK));
+        if self.tnc.is_lost(first, last) {
+            return Ok(Some(offset));
+        }
+        self.tnc.scan(first, last, &mut |branch| {
             found = Some(u64::from(branch.key.value()) * u64::from(BLOCK_SIZE));
             ControlFlow::Break(())
         });
@@ -268,6 +278,9 @@ impl FileSystem for Ubifs {
         let first = (offset / u64::from(BLOCK_SIZE)) as u32;
         let mut next = first;
         let last = Key::data(number, VALUE_MASK);
+        if self.tnc.is_lost(Key::data(number, first), last) {
+            return Ok(attr.size);
+        }
         self.tnc.scan(Key::data(number, first), last, &mut |branch| {
             if branch.key.value() != next {
                 return ControlFlow::Break(());

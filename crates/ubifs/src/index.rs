@@ -5,7 +5,8 @@
 //!    one's; a violation is damage. So every descent ends.
 //! 2. One walk loads no more index nodes than fit in the main area. An index that needs more is
 //!    abandoned permanently, and a scan is used instead.
-//! 3. Leaves that a damaged index node hides are searched for among all nodes of the main area.
+//! 3. Leaves that a damaged index node hides are searched for among all nodes of the main area. Those
+//!    of a past commit are not, because newer nodes would be among them: they are in [`Index::lost`].
 
 mod cache;
 
@@ -32,8 +33,13 @@ pub(crate) struct Index {
     /// Invariant 2 was broken.
     is_given_up: AtomicBool,
     rescued: OnceLock<Overlay>,
+    /// Of a past commit: the ranges of keys below index nodes that are gone, in ascending order.
+    lost: Vec<(Key, Key)>,
     budget: u64,
 }
+
+/// The range of all keys.
+const WHOLE: (Key, Key) = (Key::MIN, Key::last_of(u32::MAX));
 
 /// Receives branches in key order.
 pub(crate) type Sink<'a> = dyn FnMut(&Branch) -> ControlFlow<()> + 'a;
@@ -60,6 +66,7 @@ impl Index {
             cache,
             is_given_up: AtomicBool::new(false),
             rescued: OnceLock::new(),
+            lost: Vec::new(),
             budget: bytes / MIN_INDEX_NODE + 2,
             volume,
         }
@@ -78,8 +85,7 @@ impl Index {
             return self.scan_rescued(from, to, sink);
         }
         let mut walk = Walk { from, to, sink, left: self.budget };
-        let whole = (Key::MIN, Key::last_of(u32::MAX));
-        let flow = self.descend(root, None, whole, &mut walk);
+        let flow = self.descend(root, None, WHOLE, &mut walk);
         if walk.left == 0 {
             self.is_given_up.store(true, Ordering::Relaxed);
             let message = "the index refers to the same nodes again and again".to_owned();
@@ -89,13 +95,53 @@ impl Index {
         flow
     }
 
+    /// Looks at all index nodes of a past commit and notes what is lost.
+    pub(crate) fn survey(&mut self) {
+        let Some(root) = self.root else { return };
+        let mut lost = Vec::new();
+        let mut left = self.budget;
+        let mut waiting = vec![(root, None, WHOLE)];
+        while let Some((branch, level, bounds)) = waiting.pop() {
+            left = left.saturating_sub(1);
+            let node = match self.load_child(&branch, level, bounds) {
+                Ok(node) if left > 0 => node,
+                _ => {
+                    // Names with the hash of the next branch's may be on both sides of it.
+                    let last = if bounds.1.is_hashed() { bounds.1 } else { last_of(bounds) };
+                    lost.push((bounds.0, last));
+                    continue;
+                }
+            };
+            if let Some(below) = node.level.checked_sub(1) {
+                let children = node.branches.iter().enumerate();
+                waiting.extend(children.map(|(index, child)| {
+                    (*child, Some(below), (child.key, next_key(&node, index, bounds)))
+                }));
+            }
+        }
+        lost.sort_unstable();
+        self.lost = lost;
+    }
+
+    /// Returns how many index nodes of a past commit are gone.
+    pub(crate) fn gone(&self) -> u64 {
+        self.lost.len() as u64
+    }
+
+    /// Returns whether a leaf with a key from `from` to `to`, both included, may be lost with its index
+    /// node.
+    pub(crate) fn is_lost(&self, from: Key, to: Key) -> bool {
+        // Ranges of neighbours may share a key.
+        let behind = self.lost.partition_point(|(first, _)| *first <= to);
+        self.lost[..behind].iter().any(|(_, last)| *last >= from)
+    }
+
     /// Calls `sink` for every node that can be read, with the node that refers to it, and for the
     /// leaves, which are not read. Ends early if the index is abandoned (invariant 2).
     pub(crate) fn visit(&self, sink: &mut Visit<'_>) {
         let Some(root) = &self.root else { return };
-        let whole = (Key::MIN, Key::last_of(u32::MAX));
         let mut left = self.budget;
-        self.visit_below(root, None, None, whole, &mut left, sink);
+        self.visit_below(root, None, None, WHOLE, &mut left, sink);
     }
 
     fn visit_below(
@@ -118,8 +164,7 @@ impl Index {
                 sink(child, Some(branch), None);
                 continue;
             }
-            let next = node.branches.get(index + 1).map_or(bounds.1, |next| next.key);
-            let bounds = (child.key, next);
+            let bounds = (child.key, next_key(&node, index, bounds));
             self.visit_below(child, Some(branch), Some(node.level - 1), bounds, left, sink);
         }
     }
@@ -150,7 +195,7 @@ impl Index {
                 }
                 continue;
             }
-            let next = node.branches.get(index + 1).map_or(bounds.1, |next| next.key);
+            let next = next_key(&node, index, bounds);
             if next >= walk.from {
                 self.descend(child, Some(node.level - 1), (child.key, next), walk)?;
             }
@@ -179,7 +224,7 @@ impl Index {
             _ => return Ok(node),
         };
         let behind = last > bounds.1 || (last == bounds.1 && !last.is_hashed());
-        if first < bounds.0 || (behind && bounds.1 != Key::last_of(u32::MAX)) {
+        if first < bounds.0 || (behind && bounds.1 != WHOLE.1) {
             let words = "keys between those of its branch and the next";
             let expected = eraseblock_ubifs_format::Expected::Words(words);
             return bad("first key", first.value().into(), expected);
@@ -199,6 +244,7 @@ impl Index {
             bytes.clear();
         }
         let node = decode::expect(&bytes, NodeType::Index, &volume.limits, at)?;
+        let node = volume.check_age(node)?;
         let node = node.index(&volume.limits, volume.sb.main_first(), volume.sb.leb_cnt)?;
         let node = Arc::new(node);
         self.cache.put(branch, &node);
@@ -214,17 +260,14 @@ impl Index {
     ) -> ControlFlow<()> {
         self.volume.late.node("index-node-lost", error);
         let from = walk.from.max(bounds.0);
-        // The key of the next branch belongs to the next child.
-        let last = if bounds.1 == Key::last_of(u32::MAX) {
-            bounds.1
-        } else {
-            bounds.1.predecessor().unwrap_or(Key::MIN)
-        };
-        let to = walk.to.min(last);
+        let to = walk.to.min(last_of(bounds));
         self.scan_rescued(from, to, walk.sink)
     }
 
     fn scan_rescued(&self, from: Key, to: Key, sink: &mut Sink<'_>) -> ControlFlow<()> {
+        if self.volume.later.is_some() {
+            return ControlFlow::Continue(());
+        }
         let rescued = self.rescued.get_or_init(|| rescue::collect(&self.volume).overlay);
         for (_, slot) in rescued.range(from..=to) {
             for branch in slot.branches() {
@@ -233,4 +276,14 @@ impl Index {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// Returns the key at which the range of a child ends: that of the next child.
+fn next_key(node: &IndexNode, index: usize, bounds: (Key, Key)) -> Key {
+    node.branches.get(index + 1).map_or(bounds.1, |next| next.key)
+}
+
+/// Returns the last key below a branch: the key of the next branch belongs to the next child.
+fn last_of(bounds: (Key, Key)) -> Key {
+    if bounds.1 == WHOLE.1 { bounds.1 } else { bounds.1.predecessor().unwrap_or(Key::MIN) }
 }

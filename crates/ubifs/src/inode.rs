@@ -59,6 +59,12 @@ fn absent(ino: Ino) -> FsError {
     FsError::new(FsErrorKind::NotFound, format!("inode {ino}: there is no such inode"))
 }
 
+/// Returns the error for a part of a past commit of which nothing is known.
+pub(crate) fn lost(ino: Ino, what: &str) -> FsError {
+    let message = format!("inode {ino}: the index node of {what} is lost");
+    FsError::new(FsErrorKind::Corrupted, message)
+}
+
 impl Ubifs {
     /// Returns the inode with this number.
     pub(crate) fn inode(&self, ino: Ino) -> Result<Arc<InodeInfo>, FsError> {
@@ -79,7 +85,12 @@ impl Ubifs {
     /// Returns the inode with this number as stored. A root that is not a directory counts as
     /// missing.
     pub(crate) fn stored_inode(&self, number: u32) -> Result<InodeInfo, FsError> {
-        let branch = self.tnc.find(Key::inode(number)).ok_or_else(|| absent(number.into()))?;
+        let key = Key::inode(number);
+        let Some(branch) = self.tnc.find(key) else {
+            let is_lost = self.tnc.is_lost(key, key);
+            let ino = number.into();
+            return Err(if is_lost { lost(ino, "the inode") } else { absent(ino) });
+        };
         let mut buf = Vec::new();
         let node = self.tnc.leaf(&branch, &mut buf);
         let info = node.and_then(|node| {

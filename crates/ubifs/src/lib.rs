@@ -24,6 +24,7 @@ pub mod mount;
 mod names;
 mod orphan;
 mod overlay;
+pub mod past;
 mod read;
 mod recovery;
 mod replay;
@@ -39,5 +40,6 @@ mod volume;
 pub use error::UbifsError;
 pub use live::Live;
 pub use mount::{MountInfo, OpenOptions, Ubifs};
+pub use past::Commit;
 #[cfg(feature = "write")]
 pub use rw::{CHECK_INCOMPLETE, MountOptions, UbifsMount};

@@ -2,7 +2,10 @@
 //! index nodes.
 
 use crate::mount::Ubifs;
+use crate::recovery;
 use eraseblock_base::Leb;
+use eraseblock_mtd::MtdError;
+use eraseblock_ubifs_format::decode::Node;
 use eraseblock_ubifs_format::{Branch, Key};
 use std::ops::ControlFlow;
 
@@ -42,5 +45,36 @@ impl Ubifs {
     /// that one of them refers to, which the journal may have replaced.
     pub fn visit_index(&self, sink: &mut dyn FnMut(Live, Option<u32>)) {
         self.tnc.index.visit(&mut |branch, parent, level| sink(Live::new(branch, parent), level));
+    }
+
+    /// Returns the leaves of an inode: itself, its content, its names and its attributes.
+    pub fn leaves_of(&self, ino: u32) -> Vec<Live> {
+        let mut leaves = Vec::new();
+        self.tnc.scan(Key::first_of(ino), Key::last_of(ino), &mut |branch| {
+            leaves.push(Live::new(branch, None));
+            ControlFlow::Continue(())
+        });
+        leaves
+    }
+
+    /// Calls `sink` for each valid node of the main area with its LEB and offset, live or not, and
+    /// `unread` for each LEB that cannot be read.
+    pub fn visit_nodes(
+        &self,
+        sink: &mut dyn FnMut(Leb, u32, &Node<'_>),
+        unread: &mut dyn FnMut(Leb, MtdError),
+    ) {
+        let volume = &self.tnc.volume;
+        let mut bytes = Vec::new();
+        for number in volume.sb.main_first()..volume.main_end() {
+            let leb = Leb::new(number);
+            if let Err(error) = volume.read_leb(leb, &mut bytes) {
+                unread(leb, error);
+                continue;
+            }
+            for (offset, node) in recovery::all_nodes(leb, &bytes, 0, volume.limits) {
+                sink(leb, offset, &node);
+            }
+        }
     }
 }

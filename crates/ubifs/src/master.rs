@@ -215,19 +215,38 @@ fn has_recovery_flag(bytes: &[u8]) -> bool {
     bytes.get(40).is_some_and(|flags| u32::from(*flags) & master_flags::RECOVERY != 0)
 }
 
-/// Returns the valid master with the highest sequence number in any slot: used by salvaging where
-/// Linux refuses.
-fn newest(first: &MasterLeb<'_>, second: &MasterLeb<'_>, report: &mut Report) -> Option<Selected> {
+/// Returns all valid master nodes of both LEBs.
+pub(crate) fn all(volume: &Volume) -> Vec<(Location, Master)> {
+    let mut lebs = [Vec::new(), Vec::new()];
+    for (number, bytes) in (MASTER_LEB..).zip(&mut lebs) {
+        if volume.read_leb(Leb::new(number), bytes).is_err() {
+            bytes.clear();
+        }
+    }
+    let [first, second] = copies(volume, &lebs);
+    valid(&first, &second).map(|selected| (selected.at, selected.master)).collect()
+}
+
+/// Returns the valid master nodes in any slot of both LEBs.
+fn valid<'a>(
+    first: &'a MasterLeb<'a>,
+    second: &'a MasterLeb<'a>,
+) -> impl Iterator<Item = Selected> + 'a {
     let slots = [first, second].into_iter().flat_map(|leb| {
         (0..leb.volume.leb_size()).step_by(leb.slot_size() as usize).map(move |o| (leb, o))
     });
-    let valid = slots.filter_map(|(leb, offset)| {
+    slots.filter_map(|(leb, offset)| {
         let master = leb.node(offset).ok()?.master().ok()?;
         let at = leb.at(offset);
         verify::master(&master, &leb.volume.sb, at).ok()?;
         Some(Selected { master, at, was_recovered: true })
-    });
-    let best = valid.max_by_key(|selected| selected.master.sqnum);
+    })
+}
+
+/// Returns the valid master with the highest sequence number in any slot: used by salvaging where
+/// Linux refuses.
+fn newest(first: &MasterLeb<'_>, second: &MasterLeb<'_>, report: &mut Report) -> Option<Selected> {
+    let best = valid(first, second).max_by_key(|selected| selected.master.sqnum);
     match &best {
         Some(selected) => report.findings.warn(
             selected.at,

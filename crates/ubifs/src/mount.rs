@@ -105,7 +105,7 @@ impl Ubifs {
         Ok((fs, report.findings))
     }
 
-    fn new(tnc: Tnc, master: Option<Master>) -> Self {
+    pub(crate) fn new(tnc: Tnc, master: Option<Master>) -> Self {
         Self {
             tnc,
             inodes: InodeCache::new(),
@@ -179,7 +179,7 @@ impl Ubifs {
     }
 
     /// Linux reads the root directory last and fails if it cannot (5.1 step 19).
-    fn check_root_directory(&self, report: &mut Report) -> Result<(), UbifsError> {
+    pub(crate) fn check_root_directory(&self, report: &mut Report) -> Result<(), UbifsError> {
         let Err(error) = self.stored_inode(ROOT_INO) else { return Ok(()) };
         let message = format!("{error}; a directory with mode 0755 and owner 0 is assumed");
         report.refuse(Location::Inode(ROOT_INO.into()), "root-lost", message)

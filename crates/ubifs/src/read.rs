@@ -3,8 +3,8 @@
 //! ubifs-format 6.3, 7; ubifs-runtime 21).
 
 use crate::fs::leaf_error;
+use crate::inode::lost;
 use crate::mount::Ubifs;
-use crate::tnc::check_leaf;
 use eraseblock_codec::{Codec, decompress};
 use eraseblock_ubifs_format::constants::BLOCK_SIZE;
 use eraseblock_ubifs_format::{Branch, Compression, Key};
@@ -102,6 +102,9 @@ impl Ubifs {
             branches.push(*branch);
             ControlFlow::Continue(())
         });
+        if self.tnc.is_lost(from, to) {
+            return Err(lost(ino.into(), &format!("blocks {first} to {last}")));
+        }
         let mut window = Window { fs: self, ino, offset, buf, filled: 0 };
         let mut rest = branches.as_slice();
         let mut result = Ok(());
@@ -166,7 +169,9 @@ impl Window<'_> {
     /// Copies one block to its place.
     fn block(&mut self, branch: &Branch, bytes: &[u8], spare: &mut Vec<u8>) -> Result<(), FsError> {
         let what = || format!("inode {} block {}", self.ino, branch.key.value());
-        let data = check_leaf(&self.fs.tnc.volume.limits, branch, bytes)
+        let volume = &self.fs.tnc.volume;
+        let data = volume
+            .leaf(branch, bytes)
             .and_then(|node| node.data())
             .map_err(|error| leaf_error(&what(), error.into()))?;
         let failed = |error: String| {

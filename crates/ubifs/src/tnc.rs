@@ -89,6 +89,12 @@ impl Tnc {
         }
     }
 
+    /// Returns whether leaves with keys from `from` to `to`, both included, may have been lost with
+    /// their index node: their absence says nothing.
+    pub(crate) fn is_lost(&self, from: Key, to: Key) -> bool {
+        self.index.is_lost(from, to)
+    }
+
     /// Returns the branch of a key that occurs once.
     pub(crate) fn find(&self, key: Key) -> Option<Branch> {
         let mut found = None;
@@ -108,7 +114,7 @@ impl Tnc {
     ) -> Result<Node<'a>, LeafError> {
         buf.resize(branch.len as usize, 0);
         self.volume.read(branch.leb, branch.offset, buf)?;
-        Ok(check_leaf(&self.volume.limits, branch, buf)?)
+        Ok(self.volume.leaf(branch, buf)?)
     }
 
     /// Like [`Self::leaf`], for leaves that often lie close together, such as the entries of a
@@ -122,7 +128,7 @@ impl Tnc {
             window.fill(&self.volume, branch)?;
         }
         let bytes = window.find(branch).unwrap_or_default();
-        Ok(check_leaf(&self.volume.limits, branch, bytes)?)
+        Ok(self.volume.leaf(branch, bytes)?)
     }
 
     /// Returns the list of all entries of a hashed key, for modification.

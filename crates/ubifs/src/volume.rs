@@ -1,10 +1,12 @@
 //! A LEB device with the geometry of the file system on it.
 
 use crate::report::Late;
+use crate::tnc::check_leaf;
 use eraseblock_base::align::is_erased;
 use eraseblock_base::{Leb, Location};
 use eraseblock_mtd::{LebDevice, MtdError, ReadOutcome};
-use eraseblock_ubifs_format::{Limits, Superblock};
+use eraseblock_ubifs_format::decode::Node;
+use eraseblock_ubifs_format::{Branch, Expected, FormatError, Limits, Superblock};
 use std::sync::Arc;
 
 /// The volume as used by everything below the file-system interface.
@@ -15,6 +17,8 @@ pub(crate) struct Volume {
     pub(crate) sb: Superblock,
     /// The parameters that node lengths depend on.
     pub(crate) limits: Limits,
+    /// Of a past commit: the sequence number from which on nodes were written after it.
+    pub(crate) later: Option<u64>,
     /// Findings made after opening.
     pub(crate) late: Late,
 }
@@ -22,7 +26,37 @@ pub(crate) struct Volume {
 impl Volume {
     pub(crate) fn new(device: Arc<dyn LebDevice>, sb: Superblock) -> Self {
         let limits = Limits::of(&sb);
-        Self { device, sb, limits, late: Late::default() }
+        Self { device, sb, limits, later: None, late: Late::default() }
+    }
+
+    /// Returns the same as it was before a node with the sequence number `later` was written: nodes
+    /// that were written since then count as lost.
+    pub(crate) fn before(&self, later: u64) -> Self {
+        let device = Arc::clone(&self.device);
+        Self { later: Some(later), ..Self::new(device, self.sb.clone()) }
+    }
+
+    /// Checks the bytes of a leaf against the branch that led to it.
+    pub(crate) fn leaf<'a>(
+        &self,
+        branch: &Branch,
+        bytes: &'a [u8],
+    ) -> Result<Node<'a>, FormatError> {
+        self.check_age(check_leaf(&self.limits, branch, bytes)?)
+    }
+
+    /// Refuses a node that was written after the commit that is read: its place was used again.
+    pub(crate) fn check_age<'a>(&self, node: Node<'a>) -> Result<Node<'a>, FormatError> {
+        match self.later {
+            Some(later) if node.header.sqnum >= later => Err(FormatError::Field {
+                at: node.at,
+                what: node.header.node_type,
+                field: "sequence number",
+                found: node.header.sqnum,
+                expected: Expected::Words("one of the time before the commit"),
+            }),
+            _ => Ok(node),
+        }
     }
 
     pub(crate) fn leb_size(&self) -> u32 {

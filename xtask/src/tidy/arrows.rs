@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 /// All crates, lowest first: a crate may depend on those before it.
-const ROOMS: [&str; 33] = [
+const ROOMS: [&str; 34] = [
     "base",
     "codec",
     "ubi-format",
@@ -29,6 +29,7 @@ const ROOMS: [&str; 33] = [
     "squashfs",
     "census",
     "repair",
+    "history",
     "tree",
     "fuse",
     "nfs",

@@ -1,6 +1,6 @@
 //! `eraseblock cat`: the bytes of a file, or of a whole volume.
 
-use crate::args::{TargetArgs, path_bytes};
+use crate::args::{PastArgs, TargetArgs, path_bytes};
 use crate::failure::{Context, Failure};
 use crate::find::find;
 use crate::session::Session;
@@ -17,6 +17,8 @@ use std::io::{self, IsTerminal, Write};
 pub(crate) struct CatArgs {
     #[command(flatten)]
     target: TargetArgs,
+    #[command(flatten)]
+    past: PastArgs,
     /// The file; the volume's raw content when left out
     path: Option<OsString>,
     /// Write a volume's raw content to a terminal, too
@@ -38,7 +40,7 @@ pub(crate) fn run(args: &CatArgs, session: &mut Session) -> Result<(), Failure> 
         }
         return write_raw(&args.target, session);
     };
-    let opened = target::open_file_system(&args.target.wanted(), session)?;
+    let opened = target::open_file_system(&args.past.of(&args.target), session)?;
     let path = path_bytes(path);
     let shown = text::name(path);
     let ino = find(opened.fs(), path)?;

@@ -1,6 +1,6 @@
 //! `eraseblock extract`: files out of an image, into a folder or a tar archive.
 
-use crate::args::{TargetArgs, path_bytes};
+use crate::args::{PastArgs, TargetArgs, path_bytes};
 use crate::failure::{Context, Failure};
 use crate::filter::Filter;
 use crate::session::Session;
@@ -29,6 +29,8 @@ use std::path::{Path, PathBuf};
 pub(crate) struct ExtractArgs {
     #[command(flatten)]
     target: TargetArgs,
+    #[command(flatten)]
+    past: PastArgs,
     /// The folder; made if it does not exist. Several volumes get a folder each in it
     #[arg(required_unless_present = "tar")]
     dest: Option<PathBuf>,
@@ -121,6 +123,11 @@ impl ExtractArgs {
         session: &mut Session,
         summary: &mut Summary,
     ) -> Result<(), Failure> {
+        if self.past.as_of.is_some() {
+            let opened = open_file_system(&self.past.of(&self.target), session)?;
+            summary.volumes.push(self.files(opened, dest, session)?);
+            return Ok(());
+        }
         let place = Place::parse(&self.target.target)?;
         session.keep_still(&place.path)?;
         let image = match image::open(&place, &self.target.shape.shape(), session)? {
@@ -157,7 +164,7 @@ impl ExtractArgs {
 
     /// One file system as an archive.
     fn to_tar(&self, path: &Path, session: &mut Session) -> Result<VolumeSummary, Failure> {
-        let opened = open_file_system(&self.target.wanted(), session)?;
+        let opened = open_file_system(&self.past.of(&self.target), session)?;
         let filter = Filter::new(opened.fs(), &self.paths())?;
         let options = TarOptions {
             xattrs: !self.no_xattrs,
@@ -228,7 +235,7 @@ impl ExtractArgs {
     ) -> Result<VolumeSummary, Failure> {
         let name = text::name(volume.info().name.as_bytes());
         let summary = if peek::content(&volume).is_file_system() {
-            let opened = filesystem::open_volume(volume, id, session)?;
+            let opened = filesystem::open_volume(volume, id, None, session)?;
             self.files(opened, dest, session)?
         } else {
             self.raw(&volume, dest, session)?

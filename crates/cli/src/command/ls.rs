@@ -1,6 +1,6 @@
 //! `eraseblock ls`: directories as lists.
 
-use crate::args::{TargetArgs, path_bytes};
+use crate::args::{PastArgs, TargetArgs, path_bytes};
 use crate::entry::{Entry, paint_name};
 use crate::failure::Failure;
 use crate::find::find_path;
@@ -18,6 +18,8 @@ use std::io::{IsTerminal, Write};
 pub(crate) struct LsArgs {
     #[command(flatten)]
     target: TargetArgs,
+    #[command(flatten)]
+    past: PastArgs,
     /// Directory or file; the root when left out
     path: Option<OsString>,
     /// One line for each entry with mode, owner, size and time
@@ -40,7 +42,7 @@ struct Listing {
 
 /// Prints the list.
 pub(crate) fn run(args: &LsArgs, session: &mut Session) -> Result<(), Failure> {
-    let opened = target::open_file_system(&args.target.wanted(), session)?;
+    let opened = target::open_file_system(&args.past.of(&args.target), session)?;
     let fs = opened.fs();
     let path = args.path.as_ref().map_or(&b""[..], path_bytes);
     let (ino, path) = find_path(fs, path)?;

@@ -1,6 +1,6 @@
 //! `eraseblock manifest`: one canonical line for each file, to be compared with what Linux sees.
 
-use crate::args::TargetArgs;
+use crate::args::{PastArgs, TargetArgs};
 use crate::failure::Failure;
 use crate::session::Session;
 use eraseblock::raw::base::Location;
@@ -15,11 +15,13 @@ use std::io::Write;
 pub(crate) struct ManifestArgs {
     #[command(flatten)]
     target: TargetArgs,
+    #[command(flatten)]
+    past: PastArgs,
 }
 
 /// Prints the lines.
 pub(crate) fn run(args: &ManifestArgs, session: &mut Session) -> Result<(), Failure> {
-    let opened = target::open_file_system(&args.target.wanted(), session)?;
+    let opened = target::open_file_system(&args.past.of(&args.target), session)?;
     let mut problem = |path: &[u8], error: &FsError| {
         let message = format!("{}: {error}", text::name(path));
         session.trouble_text(Location::Whole, error.kind(), message);

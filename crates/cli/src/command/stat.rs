@@ -1,6 +1,6 @@
 //! `eraseblock stat`: everything an image says about one file.
 
-use crate::args::{TargetArgs, path_bytes};
+use crate::args::{PastArgs, TargetArgs, path_bytes};
 use crate::entry::kind_word;
 use crate::failure::{Context, Failure};
 use crate::find::find;
@@ -19,6 +19,8 @@ use std::io::Write;
 pub(crate) struct StatArgs {
     #[command(flatten)]
     target: TargetArgs,
+    #[command(flatten)]
+    past: PastArgs,
     /// The file
     path: OsString,
 }
@@ -68,7 +70,7 @@ const MOST_STRETCHES: usize = 1000;
 
 /// Prints the report.
 pub(crate) fn run(args: &StatArgs, session: &mut Session) -> Result<(), Failure> {
-    let opened = target::open_file_system(&args.target.wanted(), session)?;
+    let opened = target::open_file_system(&args.past.of(&args.target), session)?;
     let path = path_bytes(&args.path);
     let shown = text::name(path);
     let ino = find(opened.fs(), path)?;

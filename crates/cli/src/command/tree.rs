@@ -1,6 +1,6 @@
 //! `eraseblock tree`: directories as a drawing.
 
-use crate::args::{TargetArgs, path_bytes};
+use crate::args::{PastArgs, TargetArgs, path_bytes};
 use crate::entry::{Entry, paint_name};
 use crate::failure::Failure;
 use crate::find::find_path;
@@ -19,6 +19,8 @@ use std::io::Write;
 pub(crate) struct TreeArgs {
     #[command(flatten)]
     target: TargetArgs,
+    #[command(flatten)]
+    past: PastArgs,
     /// Directory to begin with; the root when left out
     path: Option<OsString>,
     /// Levels to draw
@@ -40,7 +42,7 @@ struct Branch {
 
 /// Draws the tree.
 pub(crate) fn run(args: &TreeArgs, session: &mut Session) -> Result<(), Failure> {
-    let opened = target::open_file_system(&args.target.wanted(), session)?;
+    let opened = target::open_file_system(&args.past.of(&args.target), session)?;
     let path = args.path.as_ref().map_or(&b"/"[..], path_bytes);
     let (ino, path) = find_path(opened.fs(), path)?;
     let path = path.as_slice();

@@ -221,6 +221,34 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "history",
+        &[
+            ("eraseblock history board.ubi:rootfs", "The commits that are left"),
+            ("eraseblock history board.ubi:rootfs --path /etc/shadow", "All versions of a file"),
+            ("eraseblock history board.ubi:rootfs --deleted --under /home", "Deleted names"),
+        ],
+    ),
+    (
+        "recover",
+        &[
+            (
+                "eraseblock recover board.ubi:rootfs found",
+                "The surest version of each deleted file",
+            ),
+            (
+                "eraseblock recover board.ubi:rootfs versions --all-versions --class proven",
+                "All states of files that a commit proves",
+            ),
+        ],
+    ),
+    (
+        "timeline",
+        &[
+            ("eraseblock timeline board.ubi:rootfs | mactime -b -", "For the Sleuth Kit"),
+            ("eraseblock timeline board.ubi:rootfs --as csv", "As a table"),
+        ],
+    ),
+    (
         "nand detect",
         &[
             ("eraseblock nand detect chip.dump", "Page size, code and bit errors"),

@@ -224,7 +224,7 @@ impl FilesArgs {
         dest: &Path,
         session: &mut Session,
     ) -> Result<(), Failure> {
-        let opened = filesystem::open_volume(volume, Some(id), session)?;
+        let opened = filesystem::open_volume(volume, Some(id), None, session)?;
         self.extract(opened, dest, session)
     }
 

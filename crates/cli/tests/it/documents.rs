@@ -196,6 +196,11 @@ fn the_guide_to_dumps_does_what_it_says() {
 }
 
 #[test]
+fn the_guide_to_forensics_does_what_it_says() {
+    check("docs/guide-forensics.md", 10);
+}
+
+#[test]
 fn the_guide_to_jffs2_does_what_it_says() {
     check("docs/guide-jffs2.md", 10);
 }
@@ -240,8 +245,18 @@ fn every_guide_is_run() {
     guides.sort();
     // That of Python is run by the tests of the package, python/tests/test_guide.py.
     let known = [
-        "analysis", "card", "chips", "devices", "dumps", "jffs2", "lab", "mount", "other",
-        "python", "repair",
+        "analysis",
+        "card",
+        "chips",
+        "devices",
+        "dumps",
+        "forensics",
+        "jffs2",
+        "lab",
+        "mount",
+        "other",
+        "python",
+        "repair",
     ]
     .map(|name| format!("guide-{name}.md"));
     assert_eq!(guides, known, "a guide without a test");

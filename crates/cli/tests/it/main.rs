@@ -22,6 +22,7 @@ mod everywhere;
 mod fakeroot;
 mod finding;
 mod frame;
+mod history;
 mod jffs2;
 mod jffs2_change;
 mod lab;

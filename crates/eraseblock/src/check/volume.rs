@@ -30,7 +30,7 @@ pub(super) fn check(
         return ubifs(filesystem::grown(volume, &content), id, observer);
     }
     if content.is_jffs2() || content.is_read_only() {
-        scrubbed(filesystem::open_volume(volume, id, observer)?, id, observer);
+        scrubbed(filesystem::open_volume(volume, id, None, observer)?, id, observer);
     } else if !is_static {
         data(&volume, observer);
     }

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::observe::Observer;
 use crate::target::formats::{self, Fact, Located, Read};
-use crate::target::peek;
+use crate::target::{AsOf, peek};
 use eraseblock_base::{Findings, Leb, Location, VolumeId};
 use eraseblock_jffs2::{Jffs2, OpenOptions as Jffs2Options, Source};
 use eraseblock_mtd::{LebDevice, Slice};
@@ -110,6 +110,34 @@ pub fn open(
     Ok(of_ubifs(ubifs, findings, volume))
 }
 
+/// Opens a UBIFS as it was. Fails if nothing of that state is left.
+pub fn open_past(
+    device: Arc<dyn LebDevice>,
+    volume: Option<VolumeId>,
+    as_of: AsOf,
+) -> Result<Opened, Error> {
+    let number = match as_of {
+        AsOf::Commit(number) => number,
+        AsOf::Sqnum(sqnum) => {
+            let commits = Ubifs::commits(Arc::clone(&device))?;
+            let before = commits.iter().rev().find(|commit| commit.sqnum < sqnum);
+            let none = || Error::new(format!("no commit is left that ended before {sqnum}"));
+            before.ok_or_else(none)?.number
+        }
+    };
+    let (ubifs, findings) = Ubifs::open_commit(device, number)?;
+    Ok(of_ubifs(ubifs, findings, volume))
+}
+
+/// Fails: a state of the past was asked of something that has none.
+pub(super) fn refuse_past(as_of: Option<AsOf>) -> Result<(), Error> {
+    match as_of {
+        None => Ok(()),
+        Some(_) => Err(Error::new("only UBIFS keeps commits of the past")
+            .with_kind(crate::ErrorKind::Unsupported)),
+    }
+}
+
 /// A UBIFS that was opened, with what was found then.
 pub fn of_ubifs(ubifs: Ubifs, findings: Findings, volume: Option<VolumeId>) -> Opened {
     let late_seen = ubifs.late_findings().iter().count();
@@ -138,9 +166,14 @@ pub(super) fn of_read(at: &Located, volume: Option<VolumeId>) -> Result<Opened, 
 pub fn open_volume(
     volume: UbiVolume,
     id: Option<VolumeId>,
+    as_of: Option<AsOf>,
     observer: &dyn Observer,
 ) -> Result<Opened, Error> {
     let content = peek::content(&volume);
+    if let (Some(as_of), peek::Content::Ubifs(_)) = (as_of, &content) {
+        return open_past(grown(volume, &content), id, as_of);
+    }
+    refuse_past(as_of)?;
     if let peek::Content::Read(format) = content
         && let Some(reader) = formats::reader_of(format)
     {

@@ -2,6 +2,7 @@
 
 use eraseblock_jffs2_format::ByteOrder;
 use std::ffi::OsString;
+use std::str::FromStr;
 
 /// A target, with its format and sizes.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +26,32 @@ pub struct Shape {
     pub byte_order: Option<ByteOrder>,
     /// The sizes of the flash.
     pub sizes: Sizes,
+    /// A state of the past, instead of the present one.
+    pub as_of: Option<AsOf>,
+}
+
+/// A state of the past of a UBIFS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AsOf {
+    /// As this commit left it.
+    Commit(u64),
+    /// As the last commit left it that ended before this sequence number was given.
+    Sqnum(u64),
+}
+
+impl FromStr for AsOf {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = || format!("`{text}` is neither commit:NUMBER nor sqnum:NUMBER");
+        let (kind, number) = text.split_once(':').ok_or_else(expected)?;
+        let number = number.parse().map_err(|_| expected())?;
+        match kind {
+            "commit" => Ok(Self::Commit(number)),
+            "sqnum" => Ok(Self::Sqnum(number)),
+            _ => Err(expected()),
+        }
+    }
 }
 
 /// Sizes of a flash, instead of the detected ones.

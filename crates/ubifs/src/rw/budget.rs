@@ -159,9 +159,7 @@ impl Budget {
     pub(super) fn is_admissible(&self, flash: &Flash, lprops: &Lprops, supply: Supply) -> bool {
         let left = self.available(flash, lprops) - self.outstanding();
         let pool = flash.sb.rp_size.cast_signed();
-        supply.reserved_idx_lebs(lprops) <= supply.spare_lebs(lprops)
-            && left >= 0
-            && (left > pool || !self.is_pool_closed)
+        supply.has_index_reserve(lprops) && left >= 0 && (left > pool || !self.is_pool_closed)
     }
 
     fn add(&mut self, flash: &Flash, request: &Request, sign: i64) {

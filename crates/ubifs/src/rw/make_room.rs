@@ -6,6 +6,8 @@
 //!
 //! # Invariants
 //! 1. Every loop ends: a reservation after [`PATIENCE`] commits, and after two that freed nothing.
+//! 2. The LEBs that the index may need stay empty as long as garbage collection can free others for the
+//!    journal: a commit that finds none cannot write the index, and turns the file system read-only.
 
 use super::error::{Fault, Step};
 use super::find::Prefer;
@@ -20,16 +22,28 @@ use super::wbuf::Head;
 /// Number of commits that a reservation tries before it gives up.
 const PATIENCE: u32 = 128;
 
+/// Number of LEBs that are collected for the index before the journal gets one.
+const MOST_FOR_INDEX: u32 = 32;
+
+/// Whether the journal may take the LEBs that the index may need.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum IndexReserve {
+    Kept,
+    /// Nothing else is left for data that was accepted.
+    Open,
+}
+
 impl Store {
     /// Ensures that `len` bytes can be appended to a head; commits and collects garbage if
     /// necessary.
     pub(super) fn reserve_in(&mut self, head: Head, len: u32) -> Step<()> {
         let mut no_space = 0;
         for _ in 0..PATIENCE {
-            match self.try_reserve(head, align8(len)) {
+            let reserve = if no_space < 2 { IndexReserve::Kept } else { IndexReserve::Open };
+            match self.try_reserve(head, align8(len), reserve) {
                 Err(Fault::CommitFirst) => self.commit()?,
                 // A commit frees what the last one still needed, and then its own leftovers.
-                Err(fault) if fault.is_no_space() && no_space < 2 => {
+                Err(fault) if fault.is_no_space() && reserve == IndexReserve::Kept => {
                     no_space += 1;
                     self.commit()?;
                 }
@@ -39,12 +53,12 @@ impl Store {
         Err(Fault::no_space())
     }
 
-    fn try_reserve(&mut self, head: Head, len: u32) -> Step<()> {
+    fn try_reserve(&mut self, head: Head, len: u32, reserve: IndexReserve) -> Step<()> {
         self.nodes.flash.check_writable()?;
         if self.nodes.journal.has_room_for(&self.nodes.flash, head, len) {
             return Ok(());
         }
-        let start = self.find_or_collect(head, len)?;
+        let start = self.find_or_collect(head, len, reserve)?;
         let Nodes { flash, lprops, journal, .. } = &mut self.nodes;
         // Garbage collection may have moved this head.
         if journal.has_room_for(flash, head, len) {
@@ -54,14 +68,23 @@ impl Store {
     }
 
     /// Takes a LEB with `len` free bytes at its end.
-    fn find_or_collect(&mut self, head: Head, len: u32) -> Step<Place> {
-        let supply = self.supply();
-        let Nodes { flash, lprops, .. } = &mut self.nodes;
+    fn find_or_collect(&mut self, head: Head, len: u32, reserve: IndexReserve) -> Step<Place> {
         let prefer = if head == Head::Base { Prefer::PartlyUsed } else { Prefer::Empty };
-        match lprops.find_room(flash, supply, len, prefer)? {
-            Some(start) => Ok(start),
-            None => self.collect(Purpose::Journal).map(Place::start_of),
+        for _ in 0..MOST_FOR_INDEX {
+            let supply = self.supply();
+            let Nodes { flash, lprops, .. } = &mut self.nodes;
+            if let Some(start) = lprops.find_room(flash, supply, len, prefer)? {
+                return Ok(start);
+            }
+            let leb = self.collect(Purpose::Journal)?;
+            let supply = self.supply();
+            let Nodes { flash, lprops, .. } = &mut self.nodes;
+            if reserve == IndexReserve::Open || supply.has_index_reserve(lprops) {
+                return Ok(Place::start_of(leb));
+            }
+            lprops.set_use(flash, leb, Use::Available)?;
         }
+        Err(Fault::no_space())
     }
 
     fn collect(&mut self, purpose: Purpose) -> Step<u32> {

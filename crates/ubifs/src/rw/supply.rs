@@ -29,6 +29,11 @@ impl Supply {
         (self.min_idx_lebs - lprops.stats.idx_lebs).max(0)
     }
 
+    /// Returns whether as many LEBs are or will be empty as the index may need.
+    pub(super) fn has_index_reserve(self, lprops: &Lprops) -> bool {
+        self.reserved_idx_lebs(lprops) <= self.spare_lebs(lprops)
+    }
+
     /// Returns whether the journal may take an empty LEB; the index keeps those it may need.
     pub(super) fn may_give_empty(self, lprops: &Lprops) -> bool {
         self.reserved_idx_lebs(lprops) < self.spare_lebs(lprops)

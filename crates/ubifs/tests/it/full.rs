@@ -3,13 +3,16 @@
 use crate::rw::{checked, empty, file, mount};
 use crate::strict_leb::StrictLeb;
 use eraseblock_ubifs::UbifsMount;
-use eraseblock_vfs::{Background, Caller, FileSystem, RenameMode, Timestamp, WritableFileSystem};
+use eraseblock_vfs::{
+    Background, Caller, FileSystem, FsErrorKind, RenameMode, SetAttr, Timestamp, WritableFileSystem,
+};
 use eraseblock_vfs_testkit::fill::{Fill, OWNER, WAYS, clear, fill, fill_at_once};
 use eraseblock_vfs_testkit::ops::{Texture, data_of};
 use std::sync::Arc;
 
 const NOW: &Caller = &Caller::owner(Timestamp::from_seconds(1_000_000));
 const CYCLES: usize = 200;
+const FULL_SEEDS: u64 = 40;
 
 /// Ways that not every file system supports.
 const OWN: [(&str, Fill); 2] = [
@@ -150,4 +153,51 @@ fn a_write_does_what_there_is_space_for() {
     fs.unmount().unwrap();
     let fs = mount(&volume).unwrap();
     assert_eq!(fs.attr(fs.lookup(1, b"shared").unwrap()).unwrap().size, done as u64);
+}
+
+/// Numbers that follow from a seed (splitmix64).
+fn next(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut word = *state;
+    word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    word ^ (word >> 31)
+}
+
+/// Few files that grow until nothing fits and are cut off again: the index is one LEB, most of it no
+/// longer in use. The journal used to take each LEB that garbage collection freed, also the one that the
+/// index needed at the next commit, which then turned the file system read-only.
+#[test]
+fn a_small_index_finds_room_on_a_full_volume() {
+    for seed in 0..FULL_SEEDS {
+        let volume = empty(35);
+        let fs = mount(&volume).unwrap();
+        let mut state = seed;
+        for turn in 0..400 {
+            let name = format!("file-{}", next(&mut state) % 12).into_bytes();
+            let done = match (fs.lookup(1, &name), next(&mut state) % 8) {
+                (Err(_), _) => fs.create(1, &name, &file(), NOW).map(drop),
+                (Ok(_), 0) => fs.unlink(1, &name, NOW),
+                (Ok(ino), 1) => {
+                    let size = next(&mut state) % (fs.attr(ino).unwrap().size + 1);
+                    fs.set_attr(ino, &SetAttr { size: Some(size), ..SetAttr::default() }, NOW)
+                }
+                (Ok(ino), _) => {
+                    let size = fs.attr(ino).unwrap().size.min(40_000);
+                    let offset = next(&mut state) % (size + 3000);
+                    let len = (next(&mut state) % 9000) as u32;
+                    let content = data_of(seed ^ turn, offset, len, Texture::Random);
+                    fs.write(ino, offset, &content, NOW)
+                }
+            };
+            match done {
+                Ok(()) => {}
+                Err(error) if error.kind() == FsErrorKind::NoSpace => {}
+                Err(error) => panic!("seed {seed}, turn {turn}: {error}"),
+            }
+            if next(&mut state).is_multiple_of(9) {
+                fs.sync().unwrap_or_else(|error| panic!("seed {seed}, turn {turn}: {error}"));
+            }
+        }
+    }
 }

@@ -1,0 +1,314 @@
+//! `eraseblock history`: commits of the past, versions of files, deleted names.
+
+use crate::args::{TargetArgs, path_bytes};
+use crate::failure::Failure;
+use crate::session::Session;
+use crate::table::{Align, Table};
+use eraseblock::raw::history::{CommitState, Deleted, History, Seen, Version};
+use eraseblock::raw::ubifs_format::Time;
+use eraseblock::target::past::{self, Past};
+use eraseblock::text;
+use serde::Serialize;
+use std::ffi::OsString;
+
+/// Arguments of `history`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct HistoryArgs {
+    #[command(flatten)]
+    target: TargetArgs,
+    /// All versions of what had this path at any time
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["ino", "deleted"])]
+    path: Option<OsString>,
+    /// All versions of the inode of this number
+    #[arg(long, value_name = "NUMBER", conflicts_with = "deleted")]
+    ino: Option<u32>,
+    /// Names that were removed or changed, the latest first
+    #[arg(long)]
+    deleted: bool,
+    /// Only names below this directory
+    #[arg(long, value_name = "DIR", requires = "deleted")]
+    under: Option<OsString>,
+}
+
+/// Prints what is known.
+pub(crate) fn run(args: &HistoryArgs, session: &mut Session) -> Result<(), Failure> {
+    let past = read(&args.target, session)?;
+    let history = &past.history;
+    if args.deleted {
+        return deleted(args, history, session);
+    }
+    let inodes = match (&args.path, args.ino) {
+        (Some(path), _) => {
+            let path = path_bytes(path);
+            let path = path.strip_prefix(b"/").unwrap_or(path);
+            let inodes = history.inodes_of(path);
+            if inodes.is_empty() {
+                let shown = text::name(path);
+                return Err(Failure::new(format!("{shown}: no version of it is left"))
+                    .hint("`eraseblock history --deleted` lists the names that are known"));
+            }
+            inodes
+        }
+        (None, Some(ino)) if history.versions(ino).is_empty() => {
+            return Err(Failure::new(format!("inode {ino}: no version of it is left")));
+        }
+        (None, Some(ino)) => vec![ino],
+        (None, None) => return commits(history, session),
+    };
+    let versions: Vec<&Version> = inodes.iter().flat_map(|ino| history.versions(*ino)).collect();
+    print_versions(&versions, session)
+}
+
+#[derive(Serialize)]
+struct CommitReport {
+    number: u64,
+    sqnum: u64,
+    leaves: u64,
+    gone: u64,
+    index_nodes_gone: u64,
+    root_gone: bool,
+    files: u64,
+    earliest: Option<Moment>,
+    latest: Option<Moment>,
+}
+
+#[derive(Serialize)]
+struct Moment {
+    seconds: i64,
+    nanoseconds: u32,
+}
+
+impl From<Time> for Moment {
+    fn from(time: Time) -> Self {
+        Self { seconds: time.seconds, nanoseconds: time.nanoseconds }
+    }
+}
+
+fn commits(history: &History, session: &mut Session) -> Result<(), Failure> {
+    if session.options.json {
+        #[derive(Serialize)]
+        struct Document {
+            commits: Vec<CommitReport>,
+        }
+        let report = |state: &CommitState| CommitReport {
+            number: state.commit.number,
+            sqnum: state.commit.sqnum,
+            leaves: state.leaves,
+            gone: state.gone,
+            index_nodes_gone: state.index_gone,
+            root_gone: state.commit.root_sqnum.is_none(),
+            files: state.files,
+            earliest: state.times.map(|(first, _)| first.into()),
+            latest: state.times.map(|(_, last)| last.into()),
+        };
+        return session.json(&Document { commits: history.commits().iter().map(report).collect() });
+    }
+    let mut table = Table::new(&[
+        ("commit", Align::Right),
+        ("sqnum", Align::Right),
+        ("files", Align::Right),
+        ("left", Align::Right),
+        ("changes from", Align::Left),
+        ("to", Align::Left),
+    ]);
+    for state in history.commits() {
+        let (from, to) = match state.times {
+            Some((from, to)) => (text::time(from.seconds), text::time(to.seconds)),
+            None => Default::default(),
+        };
+        table.row(vec![
+            state.commit.number.to_string(),
+            text::grouped(state.commit.sqnum),
+            text::grouped(state.files),
+            left(state),
+            from,
+            to,
+        ]);
+    }
+    let lines = table.lines(0, session.style);
+    session.lines(lines)
+}
+
+/// How much of a commit is left.
+fn left(state: &CommitState) -> String {
+    if state.commit.root_sqnum.is_none() {
+        return "nothing".to_owned();
+    }
+    if state.is_whole() {
+        return "all".to_owned();
+    }
+    if state.index_gone > 0 {
+        return "parts".to_owned();
+    }
+    let there = state.leaves - state.gone;
+    // Never 100 % of what is not whole.
+    let tenths = (there * 1000 / state.leaves.max(1)).min(999);
+    format!("{}.{} %", tenths / 10, tenths % 10)
+}
+
+/// A version, as JSON.
+#[derive(Serialize)]
+pub(crate) struct VersionReport {
+    ino: u32,
+    class: &'static str,
+    inode_sqnum: Option<u64>,
+    newest_sqnum: u64,
+    first_commit: Option<u64>,
+    last_commit: Option<u64>,
+    is_present: bool,
+    size: Option<u64>,
+    mode: Option<String>,
+    nlink: Option<u32>,
+    uid: Option<u32>,
+    gid: Option<u32>,
+    atime: Option<Moment>,
+    mtime: Option<Moment>,
+    ctime: Option<Moment>,
+    blocks: u64,
+    blocks_missing: u64,
+    paths: Vec<String>,
+    is_named_by_another: bool,
+}
+
+impl VersionReport {
+    pub(crate) fn of(version: &Version) -> Self {
+        let (first, last) = match version.seen {
+            Seen::Now { since } => (since, None),
+            Seen::Commits { first, last } => (Some(first), Some(last)),
+            Seen::Nodes => (None, None),
+        };
+        let known = version.attributes;
+        Self {
+            ino: version.ino,
+            class: version.class.name(),
+            inode_sqnum: version.inode_sqnum,
+            newest_sqnum: version.newest,
+            first_commit: first,
+            last_commit: last,
+            is_present: matches!(version.seen, Seen::Now { .. }),
+            size: known.map(|known| known.size),
+            mode: known.map(|known| format!("{:06o}", known.mode)),
+            nlink: known.map(|known| known.nlink),
+            uid: known.map(|known| known.uid),
+            gid: known.map(|known| known.gid),
+            atime: known.map(|known| known.atime.into()),
+            mtime: known.map(|known| known.mtime.into()),
+            ctime: known.map(|known| known.ctime.into()),
+            blocks: version.blocks,
+            blocks_missing: version.missing,
+            paths: version.paths.iter().map(|path| text::name(path)).collect(),
+            is_named_by_another: version.is_named_by_another,
+        }
+    }
+}
+
+/// Where a version was seen, for people.
+pub(crate) fn seen(version: &Version) -> String {
+    match version.seen {
+        Seen::Now { since: Some(since) } => format!("now, since commit {since}"),
+        Seen::Now { since: None } => "now".to_owned(),
+        Seen::Commits { first, last } if first == last => format!("commit {first}"),
+        Seen::Commits { first, last } => format!("commits {first} to {last}"),
+        Seen::Nodes => "no commit".to_owned(),
+    }
+}
+
+fn print_versions(versions: &[&Version], session: &mut Session) -> Result<(), Failure> {
+    if session.options.json {
+        #[derive(Serialize)]
+        struct Document {
+            versions: Vec<VersionReport>,
+        }
+        let versions = versions.iter().map(|version| VersionReport::of(version)).collect();
+        return session.json(&Document { versions });
+    }
+    let mut table = Table::new(&[
+        ("inode", Align::Right),
+        ("sqnum", Align::Right),
+        ("class", Align::Left),
+        ("seen in", Align::Left),
+        ("size", Align::Right),
+        ("modified", Align::Left),
+        ("path", Align::Left),
+    ]);
+    for version in versions {
+        let known = version.attributes;
+        let missing = match version.missing {
+            0 => String::new(),
+            missing => format!(", {missing} of {} blocks missing", version.blocks),
+        };
+        let paths: Vec<String> = version.paths.iter().map(|path| text::name(path)).collect();
+        table.row(vec![
+            version.ino.to_string(),
+            text::grouped(version.newest),
+            version.class.name().to_owned() + &missing,
+            seen(version),
+            known.map_or_else(String::new, |known| text::grouped(known.size)),
+            known.map_or_else(String::new, |known| text::time(known.mtime.seconds)),
+            paths.join(", "),
+        ]);
+    }
+    let lines = table.lines(0, session.style);
+    session.lines(lines)
+}
+
+#[derive(Serialize)]
+struct DeletedReport {
+    path: String,
+    ino: u32,
+    class: &'static str,
+    last_commit: Option<u64>,
+    removed_by_sqnum: Option<u64>,
+    has_other_names: bool,
+}
+
+fn deleted(args: &HistoryArgs, history: &History, session: &mut Session) -> Result<(), Failure> {
+    let under = args.under.as_ref().map_or(&b""[..], path_bytes);
+    let under = under.strip_prefix(b"/").unwrap_or(under);
+    let is_below = |it: &&Deleted| {
+        let rest = it.path.strip_prefix(under);
+        under.is_empty() || rest.is_some_and(|rest| rest.starts_with(b"/"))
+    };
+    let names = history.deleted().iter().filter(is_below);
+    if session.options.json {
+        #[derive(Serialize)]
+        struct Document {
+            deleted: Vec<DeletedReport>,
+        }
+        let report = |it: &Deleted| DeletedReport {
+            path: text::name(&it.path),
+            ino: it.ino,
+            class: it.class.name(),
+            last_commit: it.last_commit,
+            removed_by_sqnum: it.removed_by,
+            has_other_names: it.is_elsewhere,
+        };
+        return session.json(&Document { deleted: names.map(report).collect() });
+    }
+    let mut table = Table::new(&[
+        ("inode", Align::Right),
+        ("class", Align::Left),
+        ("last seen in", Align::Left),
+        ("removed by sqnum", Align::Right),
+        ("path", Align::Left),
+    ]);
+    for it in names {
+        let elsewhere = if it.is_elsewhere { " (has another name)" } else { "" };
+        table.row(vec![
+            it.ino.to_string(),
+            it.class.name().to_owned(),
+            it.last_commit.map_or("no commit".to_owned(), |commit| format!("commit {commit}")),
+            it.removed_by.map_or_else(String::new, text::grouped),
+            text::name(&it.path) + elsewhere,
+        ]);
+    }
+    let lines = table.lines(0, session.style);
+    session.lines(lines)
+}
+
+/// The past of a target, for the commands that write it.
+pub(super) fn read(target: &TargetArgs, session: &mut Session) -> Result<Past, Failure> {
+    let past = past::read(&target.wanted(), session)?;
+    session.report_aside(past.history.findings().clone());
+    Ok(past)
+}
