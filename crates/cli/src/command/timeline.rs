@@ -53,7 +53,7 @@ pub(crate) fn run(args: &TimelineArgs, session: &mut Session) -> Result<(), Fail
     }
 }
 
-/// What a version is called beside its path.
+/// What a version is called, after its path.
 fn suffix(past: &Past, version: &Version) -> &'static str {
     match version.seen {
         Seen::Now { .. } => "",
