@@ -112,7 +112,7 @@ impl Content {
         &self.runs
     }
 
-    /// Fills `buf` from `offset` on, which must not lead behind the end.
+    /// Fills `buf` from `offset` on, which must not lead past the end.
     ///
     /// # Errors
     ///

@@ -16,7 +16,7 @@ pub enum Class {
     /// An inode with a block for each part of its size, none of them newer than the next version of the
     /// inode; what a block replaced it with is unknown.
     Likely,
-    /// Blocks are missing or may be missing: holes cannot be told from them.
+    /// Blocks are missing or may be missing: nothing distinguishes holes from them.
     Partial,
     /// Blocks without an inode.
     Fragment,

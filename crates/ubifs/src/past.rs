@@ -94,7 +94,7 @@ impl Ubifs {
         Ok((fs, report.findings))
     }
 
-    /// Fills `buf` with content of an inode from `offset` on, whatever the inode says or whether there is
+    /// Fills `buf` with content of an inode from `offset` on, even if the inode says otherwise or there is
     /// one: blocks that are not there are zeros.
     ///
     /// # Errors

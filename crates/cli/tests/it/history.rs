@@ -68,7 +68,7 @@ fn a_deleted_file_comes_back_with_the_places_of_its_bytes() {
     let line = lines.find(|line| line["paths"][0] == "gone").unwrap();
     let file = sample.path("found").join(line["file"].as_str().unwrap());
     assert_eq!(fs::read_to_string(file).unwrap(), "secret\n");
-    // The node is where the list says, with the content behind its header of 48 bytes.
+    // The node is where the list says, with the content after its header of 48 bytes.
     let image = fs::read(sample.path("used")).unwrap();
     let at = usize::try_from(line["runs"][0]["img_offset"].as_u64().unwrap()).unwrap();
     assert_eq!(image[at..at + 4], 0x0610_1831_u32.to_le_bytes());
