@@ -94,8 +94,8 @@ impl Ubifs {
         Ok((fs, report.findings))
     }
 
-    /// Fills `buf` with content of an inode from `offset` on, even if the inode says otherwise or there is
-    /// one: blocks that are not there are zeros.
+    /// Fills `buf` with content of an inode from `offset` on, even if the inode is missing or says
+    /// otherwise: blocks that are not there are zeros.
     ///
     /// # Errors
     ///
