@@ -8,9 +8,10 @@ use clap::{Arg, Command};
 use std::fmt::Write;
 
 /// The sub-commands in the groups in which `--help` lists them.
-pub(crate) const GROUPS: [(&str, &[&str]); 6] = [
+pub(crate) const GROUPS: [(&str, &[&str]); 7] = [
     ("Look into images", &["info", "ls", "tree", "stat", "cat", "extract", "get", "check"]),
     ("Look at structures, byte for byte", &["diff", "debug", "disasm", "asm"]),
+    ("Look into the past and into raw dumps", &["history", "recover", "timeline", "nand"]),
     ("Make images", &["build", "mkfs"]),
     ("Change images", &["put", "edit", "ubi", "repair", "undo"]),
     ("Use them as on a board", &["mount", "umount", "serve", "chip", "card", "lab"]),
@@ -241,7 +242,10 @@ mod tests {
                     let command = commands.find(|command| command.get_name() == *name).unwrap();
                     command.try_get_matches_from(words)
                 } else {
-                    assert!(line.starts_with(&format!("eraseblock {name} ")), "{line}");
+                    assert!(
+                        format!("{line} ").starts_with(&format!("eraseblock {name} ")),
+                        "{line}"
+                    );
                     root.clone().try_get_matches_from(words)
                 };
                 assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());

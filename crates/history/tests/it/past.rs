@@ -6,12 +6,12 @@ use eraseblock_ubifs::Ubifs;
 use eraseblock_vfs::{FileSystem, FsErrorKind};
 use std::sync::Arc;
 
-/// With ERASEBLOCK_HISTORY=NUMBER, so many volumes instead of twelve.
+/// With ERASEBLOCK_HISTORY=NUMBER, so many volumes instead of twenty.
 #[test]
 fn proven_versions_are_what_the_files_were() {
     let volumes = std::env::var("ERASEBLOCK_HISTORY").ok().and_then(|text| text.parse().ok());
     let mut all = Counts::default();
-    for seed in 0..volumes.unwrap_or(12) {
+    for seed in 0..volumes.unwrap_or(20) {
         let known = Known::new(seed, 30 + 5 * (seed as u32 % 9), 150 + 60 * (seed % 5));
         let counts = compare(&known).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
         all.add(&counts);
