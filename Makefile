@@ -1,5 +1,5 @@
 # The words of the repository; `make help` lists them.
-.PHONY: api no-std help setup tools demo test test-full test-posix bench dist fuzz cuts mutants deny advisories \
+.PHONY: api no-std features help setup tools demo test test-full test-posix bench dist fuzz cuts mutants deny advisories \
     evaluate
 
 CARGO ?= cargo
@@ -110,6 +110,13 @@ no-std:
 	$(CARGO) check --quiet --no-default-features --target thumbv7em-none-eabihf \
 	    --package eraseblock-base --package eraseblock-ubi-format \
 	    --package eraseblock-ubifs-format --package eraseblock-jffs2-format --package eraseblock-yaffs-format
+
+# Each feature of the library by itself.
+features:
+	@for feature in $$(sed -n '/^\[features\]/,/^\[dep/s/^\([a-z]*\) = .*/\1/p' crates/eraseblock/Cargo.toml); do \
+	    RUSTFLAGS='-D warnings' $(CARGO) check --quiet --package eraseblock --no-default-features \
+	        --features $$feature || { echo "feature $$feature"; exit 1; }; \
+	done
 
 fuzz:
 	./fuzz/run.sh

@@ -78,6 +78,13 @@ const ROWS: [Row; 20] = [
         counts: counts::nothing,
     },
     Row {
+        name: "features",
+        short: "",
+        full: "make --no-print-directory features",
+        after: &["no-std"],
+        counts: counts::nothing,
+    },
+    Row {
         name: "release",
         short: "",
         full: "{cargo} build --quiet --release --package eraseblock-cli --package xtask",
