@@ -3,6 +3,7 @@
 
 mod api;
 mod bench;
+mod capi;
 mod circles;
 mod command;
 mod consumer;
@@ -57,6 +58,7 @@ const USAGE: &str = "usage: cargo xtask TASK
   bench [--tree DIR] [--rounds N] [--only PART] [--strict]
                                    our command against its peers in one run; --strict fails when
                                    a figure is missed
+  capi                             the C library, used by C and C++ programs
   circles FOLDER                   circles of calls between the files of a folder
   consumer                         a project outside uses the packaged crates alone
   cuts [--only LAYER] [--full] [--bin FILE]
@@ -102,6 +104,7 @@ fn main() -> ExitCode {
         "oracle" => oracle::run(rest),
         "api" => api::run(rest),
         "bench" => bench::run(rest),
+        "capi" => capi::run(rest),
         "circles" => circles::run(rest),
         "consumer" => consumer::run(),
         "cuts" => cuts::run(rest),

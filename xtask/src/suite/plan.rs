@@ -31,7 +31,7 @@ struct Row {
 /// In the order of their start. The short form uses one build for everything: tests, mounts, power
 /// cuts and the oracle's guest. Steps of cargo follow each other, because they would only wait for
 /// its lock.
-const ROWS: [Row; 20] = [
+const ROWS: [Row; 22] = [
     Row {
         name: "format",
         short: "{cargo} fmt --all --check",
@@ -80,7 +80,7 @@ const ROWS: [Row; 20] = [
     Row {
         name: "features",
         short: "",
-        full: "make --no-print-directory features",
+        full: "make --no-print-directory features capi-check",
         after: &["no-std"],
         counts: counts::nothing,
     },
@@ -97,6 +97,13 @@ const ROWS: [Row; 20] = [
         short: "{xtask} python",
         full: "",
         after: &["build"],
+        counts: counts::last_line,
+    },
+    Row {
+        name: "capi",
+        short: "{xtask} capi",
+        full: "",
+        after: &["python"],
         counts: counts::last_line,
     },
     Row {
