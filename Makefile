@@ -30,7 +30,7 @@ help:
 	@echo "make demo    build the command and run its main job"
 	@echo "make bench   compare with the peer tools side by side (STRICT=1: fail when a figure is missed)"
 	@echo "make evaluate  published tables of flash, measured again here and in real Linux; writes a report and docs/evaluation.md"
-	@echo "make dist    a static program with completions, man pages, checksums and an SBOM"
+	@echo "make dist    a static program, a Debian package, a container image, the sources; checksums and an SBOM"
 	@echo "make fuzz    every fuzz target for a few seconds (nightly toolchain)"
 	@echo "make deny    licences, bans and sources of all dependencies"
 	@echo "make capi    the C library: builds and installs it (PREFIX=/usr/local, DESTDIR=)"
@@ -101,7 +101,7 @@ evaluate: setup
 
 # Fills target/dist; the same commit and toolchain give the same bytes.
 dist:
-	$(call install,musl-tools binutils)
+	$(call install,musl-tools binutils dpkg-dev xz-utils)
 	@! command -v rustup >/dev/null || rustup --quiet target add x86_64-unknown-linux-musl
 	$(CARGO) xtask dist
 
