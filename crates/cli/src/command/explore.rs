@@ -8,10 +8,10 @@ use eraseblock::error::Words;
 use eraseblock::explore::{Explorer, Server, ServerOptions};
 use eraseblock::target::Place;
 use eraseblock::text;
-use rustix::rand::{GetRandomFlags, getrandom};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::io::{BufWriter, Write};
+use std::fs::File;
+use std::io::{BufWriter, Read, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -75,13 +75,9 @@ pub(crate) fn run(args: &ExploreArgs, session: &mut Session) -> Result<(), Failu
 }
 
 fn secret() -> Result<[u8; SECRET], Failure> {
+    const RANDOM: &str = "/dev/urandom";
     let mut bytes = [0; SECRET];
-    let mut done = 0;
-    while done < SECRET {
-        done += getrandom(&mut bytes[done..], GetRandomFlags::empty())
-            .map_err(std::io::Error::from)
-            .context("no random numbers")?;
-    }
+    File::open(RANDOM).and_then(|mut file| file.read_exact(&mut bytes)).context(RANDOM)?;
     Ok(bytes)
 }
 
