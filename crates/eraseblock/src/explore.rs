@@ -42,6 +42,9 @@ pub const ROWS: u64 = 5000;
 /// Bytes of the answers about blocks and structures in a report at most.
 const REPORT: usize = 32 << 20;
 
+/// Bytes that the page shows of a record at first.
+const SHOWN: u64 = 2048;
+
 /// How the program that shows the page calls the settings of the library.
 pub type Spelling = fn(&Words) -> String;
 
@@ -123,8 +126,8 @@ impl Explorer {
     ) -> Result<Self, Error> {
         let mut notes = Notes::new(observer.is_strict());
         observer.keep_still(&place.path)?;
-        let target = place.target().to_string_lossy().into_owned();
         let whole = Place { volume: None, ..place.clone() };
+        let target = whole.target().to_string_lossy().into_owned();
         let dump = Dump::look(&whole, shape, observer)?;
         let decoded = dump.as_ref().and_then(Dump::decoded);
         let whole = match &decoded {
@@ -239,14 +242,16 @@ impl Explorer {
         all
     }
 
-    /// Adds the structures of as many blocks as fit.
+    /// Adds the records of as many blocks as fit, with the first bytes of each.
     fn blocks_of_report(&self, answers: &mut BTreeMap<String, Vec<u8>>) {
         let mut size = 0;
         for number in 0..self.index.blocks.len() {
-            let Some(ats) = self.structures_of(number) else { continue };
-            let questions = ats.iter().map(|at| format!("node?at={at}"));
-            let first = format!("peb/{number}?from=0");
-            for question in std::iter::once(first).chain(questions) {
+            let mut questions = vec![format!("peb/{number}?from=0")];
+            for (at, len) in self.records_of(number) {
+                questions.push(format!("node?at={at}"));
+                questions.push(format!("bytes?at={at}&len={}", len.min(SHOWN)));
+            }
+            for question in questions {
                 let (path, query) = question.split_once('?').unwrap_or((&question, ""));
                 let Ok(asked) = Question::parse(path, query) else { continue };
                 let Ok(answer) = self.json_of(&asked) else { continue };

@@ -2,7 +2,7 @@
 import { ask } from './api.js';
 import { canvas, command, el, facts, failure, fill, grouped, quoted, say, shown, size, style } from './ui.js';
 import { inkOn, onTheme, stateColour } from './colour.js';
-import { blockName, volumeName, world } from './map.js';
+import { blockName, chooseBlock, currentBlock, volumeName, world } from './map.js';
 
 const ROW = 16;
 const SHOWN = 2048;
@@ -164,6 +164,7 @@ async function record(row, places) {
         ['referred to by', node.referred_by && el('ul', { class: 'records' }, reference(node.referred_by))],
         ['refers to', node.refers_to.length ? el('details', {}, el('summary', {}, `${node.refers_to.length} structures`), el('ul', { class: 'records' }, node.refers_to.map(reference))) : null],
     ]), command(`eraseblock debug ${quoted(world.target)} -c ${quoted(`explain ${node.address}`)}`));
+    const isRun = node.kind === 'run';
     let length = Math.min(row.len, SHOWN);
     const bytes = async () => {
         try {
@@ -171,7 +172,7 @@ async function record(row, places) {
             const all = Uint8Array.from(got.hex.match(/../g) || [], (pair) => parseInt(pair, 16));
             hex = hexTable(all, row.at, pointed);
             const more = length < row.len && el('button', { onclick: () => { length = Math.min(row.len, length * 4, 65536); bytes(); } }, 'More bytes');
-            fill(hexPlace, hex.node, more);
+            fill(hexPlace, isRun && el('p', { class: 'soft' }, `One byte, ${grouped(row.len)} times:`), hex.node, more);
         } catch (error) {
             fill(hexPlace, failure(error));
         }
@@ -180,7 +181,9 @@ async function record(row, places) {
 }
 
 export async function blockView(place, rest) {
-    const number = Math.max(0, Math.min(world.blocks.total - 1, Number(rest[0]) || 0));
+    const asked = rest[0] === undefined ? currentBlock() : Number(rest[0]) || 0;
+    const number = Math.max(0, Math.min(world.blocks.total - 1, asked));
+    chooseBlock(number);
     const found = await ask('peb/' + number, { from: 0 });
     const rows = found.rows;
     const wanted = Number(rest[1]);

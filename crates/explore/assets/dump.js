@@ -1,7 +1,7 @@
 // A raw dump: its recipe with the evidence, spare columns, corrected bits, bad blocks.
 import { ask } from './api.js';
-import { canvas, command, el, facts, fill, grouped, quoted, shown, style, table } from './ui.js';
-import { empty, onTheme, ramp } from './colour.js';
+import { canvas, command, el, facts, fill, grouped, quoted, shown, style, table, whenShown } from './ui.js';
+import { empty, ramp } from './colour.js';
 import { world } from './map.js';
 
 function heat(rows, bad) {
@@ -27,8 +27,7 @@ function heat(rows, bad) {
             });
         });
     };
-    requestAnimationFrame(draw);
-    onTheme(() => node.isConnected && draw());
+    whenShown(node, draw);
     return node;
 }
 

@@ -40,7 +40,7 @@ class Tree {
         const name = el('span', { class: 'name' }, entry.name + (entry.target ? ' \u2192 ' + entry.target : ''));
         const note = entry.class ? el('span', { class: 'tag' }, entry.class) : entry.error ? el('span', { class: 'tag error' }, 'damaged') : null;
         const node = el('div', { role: 'treeitem', class: entry.class ? 'gone' : undefined, tabindex: '-1', 'aria-level': level, 'aria-selected': 'false', 'aria-expanded': isDirectory ? 'false' : undefined },
-            twist, name, note, el('span', { class: 'size' }, entry.size !== undefined && !isDirectory ? size(entry.size) : ''));
+            twist, name, note, el('span', { class: 'size' }, entry.class ? `inode ${entry.ino}` : entry.size !== undefined && !isDirectory ? size(entry.size) : ''));
         node.style.setProperty('padding-left', (level - 1) * 16 + 4 + 'px');
         const line = el('li', { role: 'none' }, node);
         node.open = async () => {
@@ -81,9 +81,9 @@ class Tree {
             const below = (name) => (path ? path + '/' + name : name);
             for (const row of rows) list.append(this.item(row, below(row.name), level));
             for (const row of gone) list.append(this.item(row, row.path, level));
-            if (!list.children.length) list.append(el('li', { class: 'soft' }, 'empty'));
+            if (!list.children.length) list.append(el('li', { class: 'soft', role: 'none' }, 'empty'));
         } catch (error) {
-            list.append(el('li', {}, failure(error)));
+            list.append(el('li', { role: 'none' }, failure(error)));
         }
         return list;
     }
@@ -154,7 +154,7 @@ export async function preview(values, length) {
     const place = el('pre', { class: 'preview', tabindex: '0', 'aria-label': 'Preview' });
     const isText = text !== null && !/[\u0000-\u0008\u000e-\u001a]/.test(text);
     // Line ends stay; every other odd letter is escaped, line by line.
-    if (isText) for (const line of text.split('\n')) place.append(el('span', {}, line.replaceAll('\t', '    ')), '\n');
+    if (isText) for (const line of text.replace(/\n$/, '').split('\n')) place.append(el('span', {}, line.replaceAll('\t', '    ')), '\n');
     else place.append(dump(bytes));
     return place;
 }

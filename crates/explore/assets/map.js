@@ -1,8 +1,9 @@
 // The map: one cell a block.
 import { ask } from './api.js';
-import { canvas, el, facts, fill, grouped, pages, say, size, style } from './ui.js';
+import { canvas, el, facts, fill, grouped, pages, say, size, style, whenShown } from './ui.js';
 import { STATES, empty, inkOn, onTheme, ramp, rampImage, stateColour, volumeColour, volumeLetter } from './colour.js';
 
+// What all views share.
 export const world = { summary: null, blocks: null, target: '', asof: '', lit: new Map(), litTitle: '' };
 
 // Reads the columns of all blocks.
@@ -22,6 +23,9 @@ export async function readBlocks() {
     all.states = Object.keys(STATES).filter((state) => all[state]);
     return all;
 }
+
+const chosen = { measure: 'state', cell: 0, block: null };
+let range = null;
 
 const MEASURES = {
     state: { title: 'State' },
@@ -53,14 +57,25 @@ export function volumesOf() {
     return info && info.volumes ? info.volumes.map((it) => [it.id, it.name]) : [[0, 'the image']];
 }
 
+// Returns the block that is looked at: the one that was chosen, or else the one with the most structures.
+export function currentBlock() {
+    if (chosen.block === null) {
+        const live = world.blocks.records;
+        chosen.block = live.reduce((best, count, number) => (count > live[best] ? number : best), 0);
+    }
+    return chosen.block;
+}
+
+export function chooseBlock(number) {
+    chosen.block = number;
+}
+
 // How a block is called.
 export function blockName(number) {
     const format = world.summary.segments[world.blocks.segment[number]].format;
     return (format === 'ubi' ? 'PEB ' : format === 'ubifs' ? 'LEB ' : 'block ') + world.blocks.number[number];
 }
 
-const chosen = { measure: 'state', cell: 0, block: 0 };
-let range = null;
 
 // Returns colour and letter of a block.
 function look(measure, number, values) {
@@ -161,11 +176,12 @@ function side(number) {
 function cells(context, width, height, grid, top) {
     const { cell, columns, values, measure } = grid;
     const blocks = world.blocks;
+    const [panel, ink] = [style('--panel'), style('--text')];
     const gap = cell >= 8 ? 2 : cell >= 5 ? 1 : 0;
     const isLit = world.lit.size > 0;
     const first = Math.floor(top / cell) * columns;
     const end = Math.min(blocks.total, Math.ceil((top + height) / cell) * columns);
-    context.font = `700 ${Math.floor(cell * 0.45)}px monospace`;
+    context.font = `700 ${Math.min(20, Math.floor(cell * 0.45))}px monospace`;
     context.textAlign = 'center';
     context.textBaseline = 'middle';
     for (let number = first; number < end; number += 1) {
@@ -187,7 +203,11 @@ function cells(context, width, height, grid, top) {
             }
         }
         if (cell >= 16 && letter !== ' ') {
-            context.fillStyle = inkOn(colour);
+            const isMixed = measure === 'state';
+            context.lineWidth = 3;
+            context.strokeStyle = panel;
+            context.fillStyle = isMixed ? ink : inkOn(colour);
+            if (isMixed) context.strokeText(letter, x + side / 2, y + side / 2);
             context.fillText(letter, x + side / 2, y + side / 2);
         }
     }
@@ -195,17 +215,17 @@ function cells(context, width, height, grid, top) {
     const x = (chosen.block % columns) * cell;
     const y = Math.floor(chosen.block / columns) * cell - top;
     context.lineWidth = 3;
-    context.strokeStyle = style('--panel');
+    context.strokeStyle = panel;
     context.strokeRect(x - 0.5, y - 0.5, cell - gap + 1, cell - gap + 1);
     context.lineWidth = 2;
-    context.strokeStyle = style('--text');
+    context.strokeStyle = ink;
     context.strokeRect(x - 1.5, y - 1.5, cell - gap + 3, cell - gap + 3);
 }
 
 export async function mapView(place, rest) {
     const blocks = world.blocks;
     if (rest[0] !== undefined && Number(rest[0]) < blocks.total) chosen.block = Number(rest[0]);
-    if (chosen.block >= blocks.total) chosen.block = 0;
+    if (currentBlock() >= blocks.total) chosen.block = 0;
     const grid = { measure: chosen.measure, columns: 1, cell: 16, values: null };
     const picture = el('canvas', { 'aria-hidden': 'true' });
     const spacer = el('div', { class: 'spacer' });
@@ -228,7 +248,7 @@ export async function mapView(place, rest) {
     const layout = () => {
         const [width, height] = [Math.max(60, field.clientWidth - 2), Math.max(60, field.clientHeight - 2)];
         const fitting = Math.floor(Math.sqrt((width * height) / blocks.total));
-        grid.cell = chosen.cell || Math.max(4, Math.min(44, fitting));
+        grid.cell = chosen.cell || Math.max(4, Math.min(72, fitting));
         grid.columns = Math.max(1, Math.floor(width / grid.cell));
         spacer.style.setProperty('height', Math.ceil(blocks.total / grid.columns) * grid.cell + 'px');
         draw();
@@ -251,7 +271,7 @@ export async function mapView(place, rest) {
         if (y + grid.cell > field.scrollTop + field.clientHeight) field.scrollTop = y + grid.cell - field.clientHeight;
         later();
     };
-    const zoom = (by) => { chosen.cell = Math.max(4, Math.min(64, Math.round(grid.cell * by))); layout(); choose(chosen.block, true); };
+    const zoom = (by) => { chosen.cell = Math.max(4, Math.min(96, Math.round(grid.cell * by))); layout(); choose(chosen.block, true); };
     const open = () => { location.hash = `#/block/${chosen.block}`; };
     const at = (event) => {
         const box = field.getBoundingClientRect();
@@ -323,7 +343,6 @@ export function miniMap(lit, title) {
             }
         });
     };
-    requestAnimationFrame(draw);
-    onTheme(() => node.isConnected && draw());
+    whenShown(node, draw);
     return node;
 }

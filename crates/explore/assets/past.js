@@ -15,8 +15,10 @@ function timeline(commits, current) {
         const width = node.parentElement.clientWidth;
         canvas(node, width, 130, (context) => {
             const last = commits.at(-1).sqnum || 1;
+            // Commits that lie close together are spread.
+            const first = commits.length > 1 && commits[0].sqnum > last / 4 ? commits[0].sqnum : 0;
             const files = Math.max(1, ...commits.map((it) => it.files));
-            const x = (it) => 24 + ((width - 48) * it.sqnum) / last;
+            const x = (it) => 24 + ((width - 48) * (it.sqnum - first)) / Math.max(1, last - first);
             context.strokeStyle = style('--line');
             context.beginPath();
             context.moveTo(24, 100);
@@ -24,7 +26,7 @@ function timeline(commits, current) {
             context.stroke();
             context.font = '11px sans-serif';
             context.fillStyle = style('--soft');
-            context.fillText('sqnum 0', 24, 122);
+            context.fillText(`sqnum ${first}`, 24, 122);
             context.textAlign = 'right';
             context.fillText(`sqnum ${last}`, width - 24, 122);
             context.textAlign = 'center';

@@ -122,7 +122,7 @@ export async function spaceView(place, rest) {
     };
     const choice = el('select', { onchange: (event) => { by = event.target.value; show(); } }, el('option', { value: 'stored' }, 'bytes on the flash'), el('option', { value: 'size' }, 'bytes of content'));
     fill(place, el('div', { class: 'bar' }, volumeChoice(vol, (id) => `#/space/${id}`), el('label', {}, 'Area', choice), world.asof && el('span', { class: 'tag warning' }, `as of ${world.asof}`)),
-        el('div', { class: 'split' },
+        el('div', { class: 'split wide' },
             el('section', { class: 'panel', 'aria-label': 'By path' }, el('h2', {}, 'By path'), path, map, list),
             el('section', { class: 'panel', 'aria-label': 'By state and kind' }, el('h2', {}, 'By state'), kinds())));
     await show();

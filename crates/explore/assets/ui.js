@@ -122,6 +122,18 @@ export function canvas(node, width, height, draw) {
     draw(context, width, height);
 }
 
+// Draws a canvas once it is in the page, and again when the colours change.
+export function whenShown(node, draw) {
+    let left = 600;
+    const wait = () => {
+        left -= 1;
+        if (node.isConnected) draw();
+        else if (left) requestAnimationFrame(wait);
+    };
+    requestAnimationFrame(wait);
+    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => node.isConnected && draw());
+}
+
 export function style(name) {
     return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }

@@ -30,7 +30,7 @@ impl Browser {
         for line in BufReader::new(out).lines() {
             let line = line?;
             let found = line
-                .split("on port ")
+                .split("successfully on port ")
                 .nth(1)
                 .and_then(|rest| rest.trim_end_matches('.').parse().ok());
             if found.is_some() {

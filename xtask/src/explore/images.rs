@@ -36,6 +36,8 @@ const PNG: [u8; 68] = [
 /// Blocks of the image for the figures, and their size.
 const BLOCKS: u64 = 65_536;
 const BLOCK: u64 = 16 << 10;
+/// Times that the image with a past is changed.
+const ROUNDS: u32 = 8;
 /// Bits that are flipped in the dump.
 const FLIPS: u64 = 24;
 /// A codeword of the recipe, and a page with its spare bytes.
@@ -121,17 +123,15 @@ impl Maker<'_> {
         self.file("three", "third\n")?;
         let sizes = ["--leb", "15872", "--min-io", "512", "--max-lebs", "60"];
         self.run(&[&["mkfs", "ubifs", "tree", "-q", "-o", "past.ubifs"][..], &sizes].concat())?;
-        let commands = [
-            "put two /etc/motd",
-            "sync",
-            "rm /etc/key",
-            "put three /etc/motd",
-            "sync",
-            "mkdir /log",
-        ];
-        let commands = commands.iter().flat_map(|command| ["-c", command]);
-        let all: Vec<&str> = ["edit", "past.ubifs"].into_iter().chain(commands).collect();
-        self.run(&all)?;
+        for round in 0..ROUNDS {
+            let (name, make) = (format!("/log-{round}"), format!("put two /log-{round}"));
+            let remove = format!("rm {name}");
+            let last = if round % 3 == 1 { remove.as_str() } else { "put two /etc/motd" };
+            self.run(&["edit", "past.ubifs", "-c", &make, "-c", "sync", "-c", last, "-c", "sync"])?;
+        }
+        let last =
+            ["edit", "past.ubifs", "-c", "rm /etc/key", "-c", "put three /etc/motd", "-c", "sync"];
+        self.run(&last)?;
         Ok(self.folder.join("past.ubifs"))
     }
 
@@ -199,7 +199,7 @@ impl Maker<'_> {
 
     fn dump(&self) -> Result<PathBuf> {
         self.build("plain", "[flash]\npart = \"W29N01HV\"\n", "rootfs")?;
-        let recipe = "linux-sw-bch-2048+64-t4";
+        let recipe = "linux-bch4:2048+64";
         self.run(&["nand", "encode", "plain.ubi", "-o", "chip.dump", "--recipe", recipe])?;
         let path = self.folder.join("chip.dump");
         let mut bytes = fs::read(&path)?;

@@ -271,11 +271,18 @@ impl Explorer {
         answered(&BytesDocument { at, len, hex: text::hex(&bytes) })
     }
 
-    /// Returns where the structures of a block begin.
-    pub(super) fn structures_of(&self, number: usize) -> Option<Vec<u64>> {
-        let block = self.index.blocks.get(number)?;
-        let nodes = self.index.nodes_in(block.at, block.len);
-        (!nodes.is_empty()).then(|| nodes.iter().map(|node| node.at).collect())
+    /// Returns place and length of the records of a block.
+    pub(super) fn records_of(&self, number: usize) -> Vec<(u64, u64)> {
+        let mut records = Vec::new();
+        if let Some(block) = self.index.blocks.get(number) {
+            // What cannot be read is left out of the report.
+            let _ = self.census.walk_block(block.segment, block.at, &mut |entry| {
+                records.push((entry.record.offset, entry.record.len));
+                Ok(())
+            });
+        }
+        records.truncate(ROWS as usize);
+        records
     }
 }
 

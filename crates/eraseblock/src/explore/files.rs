@@ -198,6 +198,9 @@ impl Files {
             return all;
         }
         let Ok(opened) = self.get(&asked) else { return all };
+        for path in ["space?asof=", "tree?asof=&from=0"] {
+            all.push(format!("{path}&vol={volume}"));
+        }
         let (mut waiting, mut seen) = (vec![opened.fs().root()], std::collections::BTreeSet::new());
         while let Some(ino) = waiting.pop() {
             if !seen.insert(ino) || all.len() > REPORTED {
