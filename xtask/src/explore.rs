@@ -362,15 +362,12 @@ impl Run<'_> {
         let image = self.images.dump.clone();
         let _page = self.open(&image)?;
         self.view("Dump", "dump")?;
-        let printed = self.printed(&["nand", "detect"], &image);
-        // `detect` is a word of its own before the file.
-        let printed = printed.or_else(|_| {
-            let text =
-                output(Command::new(&self.bin).args(["nand", "detect"]).arg(&image).arg("--json"))?;
-            Ok::<Value, anyhow::Error>(serde_json::from_str(&text)?)
-        })?;
-        let confidence = printed["confidence"].as_str().unwrap_or_default().to_owned();
-        let name = printed["recipes"][0]["name"].as_str().unwrap_or_default().to_owned();
+        let mut command = Command::new(&self.bin);
+        let text = output(command.args(["nand", "detect"]).arg(&image).arg("--json"))?;
+        let printed: Value = serde_json::from_str(&text)?;
+        let word = |value: &Value| value.as_str().map(str::to_owned).context("no word");
+        let confidence = word(&printed["confidence"])?;
+        let name = word(&printed["recipes"][0]["name"])?;
         let shown = self.text("document.getElementById('confidence').textContent")?;
         ensure!(
             shown.contains(&confidence) && shown.contains(&name),
@@ -457,8 +454,8 @@ impl Run<'_> {
     fn pictures(&mut self) -> Result<()> {
         let folder = repository().join("docs/explore");
         fs::create_dir_all(&folder)?;
-        let past = self.images.shown.clone();
-        let page = self.open(&past)?;
+        let shown = self.images.shown.clone();
+        let page = self.open(&shown)?;
         for scheme in ["light", "dark"] {
             self.browser.scheme(scheme)?;
             for (title, name) in VIEWS {
@@ -481,14 +478,16 @@ impl Run<'_> {
         }
         drop(page);
         self.browser.scheme("light")?;
-        let dump = self.images.dump.clone();
-        let _page = self.open(&dump)?;
-        self.view("Dump", "dump")?;
-        self.picture(&folder.join("dump.png"))?;
-        let damaged = self.images.damaged.clone();
-        let _other = self.open(&damaged)?;
-        self.view("Findings", "findings")?;
-        self.picture(&folder.join("findings.png"))
+        for (image, title, name) in [
+            (self.images.dump.clone(), "Dump", "dump"),
+            (self.images.damaged.clone(), "Findings", "findings"),
+            (self.images.past.clone(), "History", "past"),
+        ] {
+            let _page = self.open(&image)?;
+            self.view(title, name)?;
+            self.picture(&folder.join(format!("{name}.png")))?;
+        }
+        Ok(())
     }
 
     fn picture(&mut self, path: &Path) -> Result<()> {
