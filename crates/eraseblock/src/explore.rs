@@ -128,13 +128,17 @@ impl Explorer {
         observer.keep_still(&place.path)?;
         let whole = Place { volume: None, ..place.clone() };
         let target = whole.target().to_string_lossy().into_owned();
-        let dump = Dump::look(&whole, shape, observer)?;
+        let mut cut = structures::cut(&whole, shape, &mut notes)?;
+        let dump = Dump::look(&whole, shape, &cut.plan)?;
         let decoded = dump.as_ref().and_then(Dump::decoded);
         let whole = match &decoded {
             Some(file) => Place { path: file.path().to_owned(), at: None, volume: None },
             None => whole,
         };
-        let Cut { image, plan } = structures::cut(&whole, shape, &mut notes)?;
+        if decoded.is_some() {
+            cut = structures::cut(&whole, shape, &mut notes)?;
+        }
+        let Cut { image, plan } = cut;
         let census = Census::new(image, plan)?;
         let index = Index::take(&census, dump.as_ref(), observer)?;
         let (info, offset, why) = match info(&whole, shape, &mut notes) {

@@ -3,11 +3,9 @@
 use super::json;
 use crate::documents::dump::{Report, magics};
 use crate::error::Error;
-use crate::observe::{Notes, Observer};
-use crate::target::structures;
 use crate::target::{Place, Shape};
 use eraseblock_base::Findings;
-use eraseblock_census::Format;
+use eraseblock_census::{Format, Plan};
 use eraseblock_explore::Refusal;
 use eraseblock_mtd::{RawDump, ReadAt};
 use eraseblock_nand_recipe::{
@@ -82,18 +80,12 @@ struct ColumnRow {
 impl Dump {
     /// Looks whether the file is a raw dump; decodes it if the recipe is certain. Fails if the file
     /// cannot be read.
-    pub(super) fn look(
-        place: &Place,
-        shape: &Shape,
-        observer: &dyn Observer,
-    ) -> Result<Option<Self>, Error> {
+    pub(super) fn look(place: &Place, shape: &Shape, plan: &Plan) -> Result<Option<Self>, Error> {
         let is_plain = place.path.is_file() && place.at.is_none() && shape.format.is_none();
         if !is_plain {
             return Ok(None);
         }
         let file = File::open(&place.path)?;
-        let mut notes = Notes::new(observer.is_strict());
-        let plan = structures::cut(place, shape, &mut notes)?.plan;
         let is_known = |format: &Format| !matches!(format, Format::Bytes);
         let is_explained = plan.segments.iter().any(|segment| is_known(&segment.format));
         if is_explained && !RawDump::could_be(&file)? {
