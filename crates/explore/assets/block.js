@@ -92,8 +92,8 @@ function fieldTree(fields, light) {
     const buttons = [];
     for (const [number, field] of fields.entries()) {
         const start = Math.floor(field.bit / 8);
-        const button = el('button', { 'aria-label': `${field.label} = ${field.value}`, onfocus: () => light(number), onmouseenter: () => light(number), tabindex: number ? '-1' : '0' },
-            el('span', { class: 'label' }, field.label),
+        const button = el('button', { onfocus: () => light(number), onmouseenter: () => light(number), tabindex: number ? '-1' : '0' },
+            el('span', { class: 'label' }, field.label + ' '),
             el('span', { class: 'mono' }, field.value, field.expected && el('strong', { class: 'error' }, ` should be ${field.expected}`)));
         button.dataset.start = String(start);
         buttons.push(button);
@@ -190,7 +190,7 @@ export async function blockView(place, rest) {
     let current = Math.max(0, rows.findIndex((row) => (rest[1] === undefined ? /^ubifs|^jffs2/.test(row.kind) : wanted >= row.at && wanted < row.at + row.len)));
     const list = el('ul', { class: 'records' });
     const listPlace = el('div', { class: 'scroll' }, list);
-    const places = [el('div', { class: 'scroll', id: 'fields' }), el('div', { class: 'scroll', id: 'hex', tabindex: '0', role: 'region', 'aria-label': 'Bytes' }), el('div', {})];
+    const places = [el('div', { class: 'scroll', id: 'fields' }), el('div', { class: 'scroll', id: 'hex', tabindex: '0', role: 'region', 'aria-label': 'Bytes of the record' }), el('div', {})];
     let first = 0;
     const draw = () => {
         first = Math.max(0, Math.min(first, rows.length - 1));

@@ -166,7 +166,7 @@ function versionsTable(vol, versions, place) {
         ['seen in', (it) => (it.is_present ? 'now' : it.first_commit === null ? 'no commit' : `commit ${it.first_commit}` + (it.last_commit !== it.first_commit ? ` to ${it.last_commit}` : ''))],
         ['size', (it) => (it.size === null ? '' : grouped(it.size)), 'number'],
         ['modified', (it) => time(it.mtime)],
-        ['', (it) => (it.size && !isFile ? el('button', { onclick: async () => {
+        ['content', (it) => (it.size && !isFile ? el('button', { onclick: async () => {
             try { fill(place, el('h3', {}, `Version ${it.newest_sqnum}`), await preview({ vol, ino: it.ino, sqnum: it.newest_sqnum }, it.size)); } catch (error) { fill(place, failure(error)); }
         } }, 'Show') : '')],
     ], versions);

@@ -49,7 +49,7 @@ async function plan(place, volume, name, isOnly) {
     fill(place,
         el('h2', {}, `Repair of ${name}: ${it.actions.length} actions, level ${it.level}`),
         pages('Actions', [
-            ['', (row) => row.n, 'number'], ['level', (row) => el('span', { class: 'tag' }, row.level)], ['where', (row) => placeLink(row.at)],
+            ['n', (row) => row.n, 'number'], ['level', (row) => el('span', { class: 'tag' }, row.level)], ['where', (row) => placeLink(row.at)],
             ['what', (row) => `${row.do} ${row.field || ''}${row.to !== undefined ? `: ${row.from} \u2192 ${row.to}` : ''}`], ['why', (row) => row.why],
             ['rule', (row) => el('span', { class: 'mono' }, `${row.code} ${row.rule}`)],
         ], it.actions, 50),

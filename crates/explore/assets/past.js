@@ -96,7 +96,7 @@ export async function pastView(place, rest) {
     const table = pages('Commits', [
         ['commit', (it) => it.number, 'number'], ['sqnum', (it) => grouped(it.sqnum), 'number'], ['files', (it) => grouped(it.files), 'number'],
         ['left', left], ['changes from', (it) => time(it.earliest)], ['to', (it) => time(it.latest)],
-        ['', (it) => el('button', { onclick: () => { current = commits.indexOf(it); slider.value = String(current); show(); } }, 'Go there')],
+        ['state', (it) => el('button', { onclick: () => { current = commits.indexOf(it); slider.value = String(current); show(); } }, 'Go there')],
     ], commits, 50);
     const gone = el('div', { class: 'panel', id: 'deleted' }, el('h2', {}, 'Deleted names'));
     fill(place, head, el('div', { class: 'stack' },
