@@ -19,7 +19,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The longest wait for a view.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// Key codes of WebDriver.
 const TAB: &str = "\u{e004}";
 const ENTER: &str = "\u{e007}";

@@ -38,7 +38,7 @@ use std::io;
 use tempfile::NamedTempFile;
 
 /// Rows of an answer at most.
-pub const ROWS: u64 = 5000;
+pub const ROWS: usize = 5000;
 /// Bytes of the answers about blocks and structures in a report at most.
 const REPORT: usize = 32 << 20;
 
@@ -62,7 +62,7 @@ pub struct Explorer {
     pasts: Pasts,
     judged: Judged,
     /// Keeps the locks of the files.
-    _notes: Notes,
+    _locks: Notes,
 }
 
 /// What to open for a volume.
@@ -166,8 +166,18 @@ impl Explorer {
         let volumes = Volumes { place: whole, shape, names, _decoded: decoded };
         let (files, pasts) = (Files::new(volumes.clone()), Pasts::new(volumes.clone()));
         let judged = Judged::new(volumes.clone(), spelling);
-        let _notes = notes;
-        Ok(Self { target, census, index, summary, volumes, dump, files, pasts, judged, _notes })
+        Ok(Self {
+            target,
+            census,
+            index,
+            summary,
+            volumes,
+            dump,
+            files,
+            pasts,
+            judged,
+            _locks: notes,
+        })
     }
 
     /// Returns the target, as the user named it.
@@ -190,7 +200,7 @@ impl Explorer {
             ["plan"] => self.judged.plan(question),
             ["space"] => self.files.space(question, &self.index),
             ["dump"] => match &self.dump {
-                Some(dump) => dump.document(),
+                Some(dump) => Ok(dump.document()),
                 None => Err(Refusal::missing("it is no raw dump")),
             },
             _ => Err(Refusal::missing("there is no such question")),
@@ -226,15 +236,15 @@ impl Explorer {
     /// Returns the questions of a report.
     fn questions(&self) -> Vec<String> {
         let mut all = vec!["summary".to_owned(), "findings".to_owned()];
-        let blocks = self.index.blocks.len() as u64;
-        all.extend((0..blocks).step_by(ROWS as usize).map(|from| format!("blocks?from={from}")));
+        let blocks = self.index.blocks.len();
+        all.extend((0..blocks).step_by(ROWS).map(|from| format!("blocks?from={from}")));
         if self.dump.is_some() {
             all.push("dump".to_owned());
         }
-        let volumes = match self.volumes.names.is_empty() {
-            true => vec![0],
-            false => self.volumes.names.keys().copied().collect(),
-        };
+        let mut volumes: Vec<u32> = self.volumes.names.keys().copied().collect();
+        if volumes.is_empty() {
+            volumes.push(0);
+        }
         for volume in volumes {
             for what in ["commits", "deleted"] {
                 all.push(format!("history?from=0&vol={volume}&what={what}"));

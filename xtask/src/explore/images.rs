@@ -31,7 +31,7 @@ const PNG: [u8; 68] = [
     0x89, 0x50, 0x4E, 0x47, 0x0D, 0x0A, 0x1A, 0x0A, 0, 0, 0, 0x0D, 0x49, 0x48, 0x44, 0x52, 0, 0, 0,
     1, 0, 0, 0, 1, 8, 4, 0, 0, 0, 0xB5, 0x1C, 0x0C, 2, 0, 0, 0, 0x0B, 0x49, 0x44, 0x41, 0x54, 0x78,
     0xDA, 0x63, 0x64, 0x60, 0, 0, 0, 6, 0, 2, 0x30, 0x81, 0xD0, 0x2F, 0, 0, 0, 0, 0x49, 0x45, 0x4E,
-    0x44,
+    0x44, 0xAE, 0x42, 0x60, 0x82,
 ];
 /// Blocks of the image for the figures, and their size.
 const BLOCKS: u64 = 65_536;
@@ -162,10 +162,8 @@ impl Maker<'_> {
     fn build(&self, name: &str, flash: &str, tree: &str) -> Result<PathBuf> {
         self.file(&format!("{tree}/etc/motd"), "hello flash\n")?;
         self.file(&format!("{tree}/bin/true"), "echo line\n".repeat(4000))?;
-        self.file(
-            &format!("{tree}/var/log/numbers"),
-            (0..20_000).map(|it| format!("{it}\n")).collect::<String>(),
-        )?;
+        let numbers: Vec<String> = (0..20_000).map(|number| number.to_string()).collect();
+        self.file(&format!("{tree}/var/log/numbers"), numbers.join("\n"))?;
         self.file(&format!("{tree}/var/lib/picture.png"), PNG)?;
         self.file(
             &format!("{tree}/usr/share/words"),

@@ -141,7 +141,7 @@ impl Explorer {
         let (mut rows, mut total) = (Vec::new(), 0);
         let census = &self.census;
         let walked = census.walk_block(block.segment, block.at, &mut |entry| {
-            if (from..from.saturating_add(ROWS)).contains(&total) {
+            if (from..from.saturating_add(ROWS as u64)).contains(&total) {
                 rows.push(Row::of(census, entry));
             }
             total += 1;
@@ -219,8 +219,8 @@ impl Explorer {
         });
         walked.map_err(|error| host(&error))?;
         let (row, fields) = found.ok_or_else(|| Refusal::missing("there is no record"))?;
-        let has_more = fields.len() as u64 > ROWS;
-        let fields = fields.into_iter().take(ROWS as usize).map(|it| FieldRow {
+        let has_more = fields.len() > ROWS;
+        let fields = fields.into_iter().take(ROWS).map(|it| FieldRow {
             label: it.label,
             value: shortened(&it.value),
             bit: it.bit,
@@ -281,7 +281,7 @@ impl Explorer {
                 Ok(())
             });
         }
-        records.truncate(ROWS as usize);
+        records.truncate(ROWS);
         records
     }
 }

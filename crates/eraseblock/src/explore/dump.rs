@@ -6,7 +6,6 @@ use crate::error::Error;
 use crate::target::{Place, Shape};
 use eraseblock_base::Findings;
 use eraseblock_census::{Format, Plan};
-use eraseblock_explore::Refusal;
 use eraseblock_mtd::{RawDump, ReadAt};
 use eraseblock_nand_recipe::{
     Damaged, DecodeOptions, Decoded, Hints, Outcome, Recipe, decode, detect,
@@ -119,8 +118,8 @@ impl Dump {
         self.decoded.clone()
     }
 
-    pub(super) fn document(&self) -> Result<Vec<u8>, Refusal> {
-        Ok(self.document.clone())
+    pub(super) fn document(&self) -> Vec<u8> {
+        self.document.clone()
     }
 }
 

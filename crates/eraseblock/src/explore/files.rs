@@ -100,7 +100,7 @@ impl Files {
         entries.sort_by(|one, other| one.name.cmp(&other.name));
         let (from, total) = (question.number("from", 0)?, entries.len() as u64);
         let at = usize::try_from(from).unwrap_or(usize::MAX);
-        let rows = entries.iter().skip(at).take(usize::try_from(ROWS).unwrap_or(0));
+        let rows = entries.iter().skip(at).take(ROWS);
         let entries = rows.map(|it| Entry::of(fs, it.ino, &it.name)).collect();
         answered(&Tree { ino, entries, from, total })
     }
@@ -143,17 +143,16 @@ impl Files {
         let key = key_of(question);
         let later = {
             let mut sizes = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
-            match sizes.iter().find(|(known, _)| *known == key) {
-                Some((_, later)) => later.clone(),
-                None => {
-                    if sizes.len() == KEPT {
-                        sizes.pop_front();
-                    }
-                    let later = Later::default();
-                    sizes.push_back((key, later.clone()));
-                    later
+            let known = sizes.iter().find(|(known, _)| *known == key);
+            let known = known.map(|(_, later)| later.clone());
+            known.unwrap_or_else(|| {
+                if sizes.len() == KEPT {
+                    sizes.pop_front();
                 }
-            }
+                let later = Later::default();
+                sizes.push_back((key, later.clone()));
+                later
+            })
         };
         let volume = question.number("vol", 0)?;
         let stored = Sizes::stored(index, u32::try_from(volume).unwrap_or(0));

@@ -179,7 +179,7 @@ impl Index {
     pub(super) fn blocks_document(&self, question: &Question) -> Result<Vec<u8>, Refusal> {
         let total = self.blocks.len();
         let from = usize::try_from(question.number("from", 0)?).unwrap_or(usize::MAX).min(total);
-        let count = (total - from).min(usize::try_from(ROWS).unwrap_or(0));
+        let count = (total - from).min(ROWS);
         let rows = &self.blocks[from..from + count];
         let mut columns = serde_json::Map::new();
         for (name, column) in COLUMNS {

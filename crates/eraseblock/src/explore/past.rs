@@ -57,7 +57,7 @@ impl Pasts {
         let history = &past.history;
         let from = question.number("from", 0)?;
         let at = usize::try_from(from).unwrap_or(usize::MAX);
-        let most = usize::try_from(ROWS).unwrap_or(0);
+        let most = ROWS;
         let (mut commits, mut versions, mut deleted) = (None, None, None);
         let ino = question.number("ino", 0)?;
         let total = match question.text("what") {

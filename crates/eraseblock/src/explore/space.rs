@@ -119,7 +119,7 @@ impl Sizes {
 
     /// Answers with what is in a directory, and in the directories in it.
     pub(super) fn document(&self, ino: Ino) -> Result<Vec<u8>, Refusal> {
-        let mut room = usize::try_from(ROWS).unwrap_or(0);
+        let mut room = ROWS;
         let missing = || Refusal::missing(format!("inode {ino} is no directory"));
         self.directories.get(&ino).ok_or_else(missing)?;
         answered(&Document { ino, children: self.rows(ino, LEVELS, &mut room) })

@@ -1,5 +1,8 @@
 //! The server as a client sees it: what it answers, and what it refuses.
 
+// Helpers of tests are tests, which clippy cannot see.
+#![allow(clippy::unwrap_used)]
+
 use eraseblock_explore::{Answer, Question, Refusal, Server, ServerOptions, Source};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
