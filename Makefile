@@ -1,5 +1,5 @@
 # The words of the repository; `make help` lists them.
-.PHONY: api no-std features capi install-capi capi-header capi-check help setup tools demo test test-full test-posix bench dist fuzz cuts mutants deny advisories \
+.PHONY: api explore no-std features capi install-capi capi-header capi-check help setup tools demo test test-full test-posix bench dist fuzz cuts mutants deny advisories \
     evaluate
 
 CARGO ?= cargo
@@ -11,6 +11,9 @@ PACKAGES = qemu-system-x86 mtd-utils busybox-static attr kmod cpio git build-ess
 POSIX_PACKAGES = fuse3 sqlite3 rsync attr acl stress-ng fio dbench make gcc libc6-dev git
 # What only the bench needs: its peer reader and time(1).
 BENCH_PACKAGES = python3-venv python3-pip liblzo2-dev python3-dev xz-utils time squashfuse fuse2fs e2fsprogs
+
+# What the tests of the local page need.
+EXPLORE_PACKAGES = chromium chromium-driver fonts-dejavu-core npm
 
 # What the evaluation needs: the tools that make the file systems of its guests.
 EVALUATE_PACKAGES = f2fs-tools nilfs-tools btrfs-progs xfsprogs dosfstools e2fsprogs
@@ -25,6 +28,7 @@ help:
 	@echo "make test    everything a change must pass, with times and counts (cargo xtask test --list)"
 	@echo "make test-full   the same with all repetitions and states, on the release build"
 	@echo "make cuts    power cuts of every layer, judged, with all states"
+	@echo "make explore the page of 'explore' in Chromium, driven by the keyboard"
 	@echo "make mutants mistakes made by machine in the write paths; goes on where it stopped"
 	@echo "make test-posix  public POSIX suites on mounts, in full"
 	@echo "make demo    build the command and run its main job"
@@ -56,7 +60,7 @@ setup:
 	$(call install,$(PACKAGES))
 
 test test-full: setup
-	$(call install,$(POSIX_PACKAGES))
+	$(call install,$(POSIX_PACKAGES) $(if $(filter test-full,$@),$(EXPLORE_PACKAGES)))
 	@begun=$$(date +%s); export $(TEST_BUILD); $(CARGO) build --quiet --package xtask && \
 	    target/debug/xtask test --since $$begun $(if $(filter test-full,$@),--full)
 
@@ -86,6 +90,11 @@ target/tools/bin/pjdfstest:
 demo:
 	$(CARGO) build --quiet --profile demo --package eraseblock-cli
 	./demo.sh
+
+explore:
+	$(call install,$(EXPLORE_PACKAGES))
+	$(CARGO) build --quiet --package eraseblock-cli --package xtask
+	$(CARGO) xtask explore --figures
 
 bench: setup
 	$(call install,$(BENCH_PACKAGES))

@@ -11,6 +11,7 @@ mod copy;
 mod cuts;
 mod dist;
 mod evaluate;
+mod explore;
 mod guest;
 mod kernel;
 mod mutants;
@@ -77,6 +78,8 @@ const USAGE: &str = "usage: cargo xtask TASK
                                    file systems of real Linux, and UBIFS in process, on a card
   evaluate nand [--table NAME,...] [--partition MIB,...] [--json FILE] [--linux | --linux-from FILE]
                                    published tables of raw NAND alone, as text
+  explore [--bin FILE] [--figures] [--screenshots]
+                                   the page of `eraseblock explore` in Chromium
   mutants [--count N] [--seed S] [--shard I/N] [--only TEXT] [--jobs N] [--survivors | --again]
          [--list] [--report]
                                    mistakes made by machine in the write paths must be caught
@@ -109,6 +112,7 @@ fn main() -> ExitCode {
         "consumer" => consumer::run(),
         "cuts" => cuts::run(rest),
         "dist" => dist::run(),
+        "explore" => explore::run(rest),
         "evaluate" => evaluate::run(rest),
         "mutants" => mutants::run(rest),
         "mutate" => mutate::run(rest),

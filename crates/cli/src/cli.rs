@@ -64,6 +64,8 @@ pub(crate) enum Command {
     Recover(command::recover::RecoverArgs),
     /// All versions of all files, as forensic tools read them
     Timeline(command::timeline::TimelineArgs),
+    /// Look at an image in the browser: map, structures, files, past, findings, space
+    Explore(command::explore::ExploreArgs),
     /// Raw dumps of NAND: find out how pages are stored, decode, encode
     Nand(command::nand::NandArgs),
     /// Simulated SD cards, served to virtual machines
@@ -127,6 +129,7 @@ pub(crate) fn run(command: &Command, session: &mut Session) -> Result<(), Failur
         Command::History(args) => command::history::run(args, session),
         Command::Recover(args) => command::recover::run(args, session),
         Command::Timeline(args) => command::timeline::run(args, session),
+        Command::Explore(args) => command::explore::run(args, session),
         Command::Nand(args) => command::nand::run(args, session),
         Command::Card(args) => command::card::run(args, session),
         Command::Edit(args) => command::edit::run(args, session),

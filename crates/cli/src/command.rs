@@ -11,6 +11,7 @@ pub(crate) mod debug;
 pub(crate) mod diff;
 pub(crate) mod disasm;
 pub(crate) mod edit;
+pub(crate) mod explore;
 pub(crate) mod extract;
 pub(crate) mod history;
 pub(crate) mod info;

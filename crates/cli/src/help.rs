@@ -11,7 +11,10 @@ use std::fmt::Write;
 pub(crate) const GROUPS: [(&str, &[&str]); 7] = [
     ("Look into images", &["info", "ls", "tree", "stat", "cat", "extract", "get", "check"]),
     ("Look at structures, byte for byte", &["diff", "debug", "disasm", "asm"]),
-    ("Look into the past and into raw dumps", &["history", "recover", "timeline", "nand"]),
+    (
+        "Look into the past and into raw dumps",
+        &["explore", "history", "recover", "timeline", "nand"],
+    ),
     ("Make images", &["build", "mkfs"]),
     ("Change images", &["put", "edit", "ubi", "repair", "undo"]),
     ("Use them as on a board", &["mount", "umount", "serve", "chip", "card", "lab"]),

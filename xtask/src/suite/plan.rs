@@ -31,7 +31,7 @@ struct Row {
 /// In the order of their start. The short form uses one build for everything: tests, mounts, power
 /// cuts and the oracle's guest. Steps of cargo follow each other, because they would only wait for
 /// its lock.
-const ROWS: [Row; 22] = [
+const ROWS: [Row; 23] = [
     Row {
         name: "format",
         short: "{cargo} fmt --all --check",
@@ -161,6 +161,13 @@ const ROWS: [Row; 22] = [
         short: "{xtask} mutate --count 20000",
         full: "{xtask} mutate --count 100000",
         after: &["guest"],
+        counts: counts::last_line,
+    },
+    Row {
+        name: "explore",
+        short: "",
+        full: "{xtask} explore --bin {bin}",
+        after: &["release"],
         counts: counts::last_line,
     },
     Row {

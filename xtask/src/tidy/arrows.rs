@@ -34,6 +34,7 @@ const ROOMS: [&str; 35] = [
     "fuse",
     "nfs",
     "nbd",
+    "explore",
     "lab",
     "eraseblock",
     "cli",

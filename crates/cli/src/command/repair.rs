@@ -3,12 +3,12 @@
 use crate::args::{TargetArgs, size64};
 use crate::failure::{Context, Failure};
 use crate::session::Session;
+use eraseblock::documents::Outcome;
 use eraseblock::raw::mtd::Access;
 use eraseblock::raw::repair::{Action, Level, Loss, Plan};
 use eraseblock::target::Place;
 use eraseblock::target::repair::{Examined, examine};
 use eraseblock::text;
-use serde::Serialize;
 use std::io::{Seek, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -70,19 +70,6 @@ impl LevelArg {
     }
 }
 
-/// The result, as JSON.
-#[derive(Debug, Serialize)]
-struct Outcome<'a> {
-    /// The level that the plan needs, if there is anything to do.
-    level: Option<Level>,
-    actions: &'a [Action],
-    loses: Vec<&'a Loss>,
-    /// LEBs that the repair writes or erases.
-    lebs: usize,
-    /// Whether something was repaired.
-    repaired: bool,
-}
-
 /// Plans, and repairs.
 pub(crate) fn run(args: &RepairArgs, session: &mut Session) -> Result<(), Failure> {
     let place = Place::parse(&args.target.target)?;
@@ -114,8 +101,7 @@ pub(crate) fn run(args: &RepairArgs, session: &mut Session) -> Result<(), Failur
     if !session.options.json {
         return Ok(());
     }
-    let (level, actions, lebs) = (plan.level(), plan.actions(), examined.repair.lebs());
-    session.json(&Outcome { level, actions, loses, lebs, repaired })
+    session.json(&Outcome::of(&examined.repair, repaired))
 }
 
 /// Fails unless the plan needs no more than this level.

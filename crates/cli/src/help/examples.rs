@@ -242,6 +242,17 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "explore",
+        &[
+            ("eraseblock explore board.ubi", "In the browser of this machine"),
+            (
+                "eraseblock explore board.ubi --no-open --port 8000",
+                "For `ssh -L 8000:127.0.0.1:8000`, which reaches it from elsewhere",
+            ),
+            ("eraseblock explore board.ubi --export report.html", "As one file, to be passed on"),
+        ],
+    ),
+    (
         "timeline",
         &[
             ("eraseblock timeline board.ubi:rootfs | mactime -b -", "For the Sleuth Kit"),

@@ -19,6 +19,7 @@ mod damage;
 mod debug;
 mod documents;
 mod everywhere;
+mod explore;
 mod fakeroot;
 mod finding;
 mod frame;
