@@ -67,7 +67,7 @@ fn the_holder_of_an_attribute_has_the_mode_that_linux_gives_it() {
         let inodes = nodes.filter(|at| word(*at) == 0x0610_1831 && leb[at + 20] == 0);
         modes.extend(inodes.filter(|at| word(at + 108) & XATTR != 0).map(|at| word(at + 104)));
     }
-    assert!(!modes.is_empty() && modes.iter().all(|mode| *mode == 0o100_777), "{modes:o?}");
+    assert!(!modes.is_empty() && modes.iter().all(|mode| *mode == 0o100_777), "{modes:?}");
 }
 
 /// The names of an inode, each with a byte for its end, are at most 64 KiB: more could not be
@@ -120,8 +120,8 @@ fn a_recovery_reports_no_size_that_was_right() {
             let volume = Arc::new(volume.with(volume.lebs()));
             let (fs, report) =
                 UbifsMount::mount(Arc::clone(&volume) as _, MountOptions::default()).unwrap();
-            let raised = report.findings.iter().any(|it| it.code == "size-fixed");
-            assert!(!raised, "cut {torn:?} operation {cut}: {:?}", report.findings);
+            let raised = report.iter().any(|it| it.code == "size-fixed");
+            assert!(!raised, "cut {torn:?} operation {cut}: {:?}", report);
             assert_eq!(fs.attr(ino).unwrap().size, 8192);
             let mut back = [0; 4096];
             fs.read(ino, 0, &mut back).unwrap();

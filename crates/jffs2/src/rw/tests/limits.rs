@@ -1,10 +1,13 @@
 //! Where one answer ends and another begins: the largest attribute, the fullest medium, the last
 //! page of a block.
 
+use super::super::blocks::List;
 use super::super::state::State;
 use super::*;
 use eraseblock_base::random::SplitMix64;
+use eraseblock_jffs2_format::constants::DIRTY_LIMIT;
 use eraseblock_jffs2_format::encode::xattr_len;
+use eraseblock_jffs2_format::summary::{self, RecordNode};
 use eraseblock_nandsim::{FaultPlan, ReadFault, Variant};
 use eraseblock_vfs::{FsErrorKind, XattrMode};
 
@@ -182,4 +185,134 @@ fn few_free_blocks_keep_the_pieces_of_a_page_apart() {
         assert_eq!(count(&fs) < 4, joined, "{} pieces", count(&fs));
         fs.check().unwrap();
     }
+}
+
+/// A record of a summary that names another directory than its node does is damage: the name
+/// belongs to neither, and must not appear where the record puts it.
+#[test]
+fn a_name_appears_only_in_the_directory_that_its_node_names() {
+    let chip = nor();
+    let fs = mount(&chip);
+    let dir = fs.create(1, b"dir", &DIR, &by(1)).unwrap();
+    fs.create(1, b"name", &FILE, &by(1)).unwrap();
+    let ino = fs.create(1, b"large", &FILE, &by(1)).unwrap();
+    fs.write(ino, 0, &noise(1, 40_000), &by(2)).unwrap();
+    fs.unmount().unwrap();
+    let mut block = vec![0; 16 << 10];
+    let found = (0..16).find_map(|number| {
+        chip.read(number << 14, &mut block).unwrap();
+        let summary = summary::decode(ByteOrder::Little, &block, Peb::new(number as u32)).ok()?;
+        Some((number, summary))
+    });
+    let (number, mut list) = found.unwrap();
+    let mut changed = 0;
+    for record in &mut list.records {
+        if let RecordNode::Dirent { pino, name, .. } = &mut record.node
+            && name == b"name"
+        {
+            *pino = dir as u32;
+            changed += 1;
+        }
+    }
+    assert_eq!(changed, 1);
+    block.truncate(list.offset as usize);
+    summary::encode(ByteOrder::Little, &list, 16 << 10, &mut block);
+    chip.erase(Peb::new(number as u32)).unwrap();
+    chip.program(number << 14, &block).unwrap();
+    let fs = mount(&chip);
+    assert_eq!(fs.entries(dir).unwrap().len(), 0);
+    assert!(fs.lookup(dir, b"name").is_err());
+}
+
+/// Linux keeps the marker of a block where its driver has free bytes; a marker elsewhere would make
+/// it erase, and so count as worn, every block that is free.
+#[test]
+fn markers_lie_where_linux_looks_for_them() {
+    for (page, oob, at) in [(512, 16, 8), (2048, 64, 2)] {
+        let geometry = Geometry::new(MediumKind::Nand, 32 << 10, 12, page, page, oob).unwrap();
+        let chip = Arc::new(Chip::new(ChipConfig::of_geometry(geometry).unwrap()));
+        let fs = mount(&chip);
+        churn_once(&fs);
+        fs.unmount().unwrap();
+        let marked = (0..12).filter(|block| {
+            let mut bytes = [0; 8];
+            chip.read_oob(block * (32 << 10), at, &mut bytes).unwrap();
+            bytes == [0x85, 0x19, 0x03, 0x20, 8, 0, 0, 0]
+        });
+        assert!(marked.count() > 0, "pages of {page} bytes");
+    }
+}
+
+/// A cut in the first program after the marker leaves a page that cannot be read: nothing was ever
+/// durable in it, so the block is erased and used, not given up.
+#[test]
+fn a_marked_block_whose_first_page_is_torn_is_used_again() {
+    let chip = nand();
+    let fs = mount(&chip);
+    for round in 0..200 {
+        churn_once(&fs);
+        assert!(fs.background_step().is_ok(), "{round}");
+    }
+    let block = fs.lock().tree().store.blocks.first(List::Free).unwrap();
+    fs.unmount().unwrap();
+    chip.program(u64::from(block) << 14, &noise(1, 512)).unwrap();
+    chip.set_plan(FaultPlan {
+        failing_reads: [(u64::from(block) * 32, 0)].into(),
+        ..FaultPlan::new(1)
+    });
+    let fs = mount(&chip);
+    let list = fs.lock().tree().store.blocks.get(block).list;
+    assert!(matches!(list, List::ErasePending | List::Erasable), "{list:?}");
+}
+
+/// A few dead bytes are not worth a collection: they must not count as what one would free, or a
+/// full medium would be collected for ever.
+#[test]
+fn a_few_dead_bytes_do_not_count_as_dirty() {
+    let fs = mount(&nor());
+    let files: Vec<_> = (0..40_u64)
+        .map(|number| {
+            let ino = fs.create(1, format!("f{number}").as_bytes(), &FILE, &by(1)).unwrap();
+            fs.write(ino, 0, &noise(number, 2000), &by(1)).unwrap();
+            ino
+        })
+        .collect();
+    for ino in files.iter().step_by(10) {
+        fs.write(*ino, 1990, &noise(1, 10), &by(2)).unwrap();
+        let change = SetAttr { permissions: Some(0o600), ..SetAttr::default() };
+        fs.set_attr(*ino, &change, &by(2)).unwrap();
+        fs.set_attr(*ino, &change, &by(3)).unwrap();
+    }
+    let state = fs.lock();
+    let blocks: Vec<_> = state.tree().store.blocks.iter().map(|(_, block)| block).collect();
+    let closed = blocks.iter().filter(|block| block.list != List::Next);
+    let sizes: Vec<_> = closed.map(|block| (block.sizes.wasted, block.sizes.dirty)).collect();
+    assert!(sizes.iter().all(|(_, dirty)| *dirty == 0 || *dirty > DIRTY_LIMIT), "{sizes:?}");
+    assert!(sizes.iter().any(|(wasted, _)| *wasted > 0), "{sizes:?}");
+}
+
+/// Programs fail in four blocks, one inside the other, and the nodes are written to the fifth. More
+/// failures than that are those of the chip: writing ends, and the operation says so.
+#[test]
+fn four_blocks_in_a_row_may_fail_to_be_programmed() {
+    let fails = |failures: u64| {
+        let chip = nand();
+        let fs = mount(&chip);
+        let ino = fs.create(1, b"f", &FILE, &by(1)).unwrap();
+        fs.sync().unwrap();
+        fs.write(ino, 0, &[7; 100], &by(2)).unwrap();
+        let mut plan = FaultPlan::new(1);
+        let next = chip.next_event();
+        // Erases and markers of the blocks come in between; only programs of data fail.
+        for number in 0..failures {
+            plan = plan.with(next + number, eraseblock_nandsim::Fault::Fail);
+        }
+        chip.set_plan(plan);
+        let done = fs.sync_file(ino);
+        assert_eq!(done.is_err(), fs.why_read_only().is_some());
+        done.is_err()
+    };
+    let found: Vec<u64> = (0..12).filter(|failures| fails(*failures)).collect();
+    println!("{found:?}");
+    assert_eq!(found.first(), Some(&5), "{found:?}");
 }
