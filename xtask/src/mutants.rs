@@ -209,7 +209,8 @@ fn judge_all(
             let next = shared.lock().expect("no worker panics").0.next();
             let Some((index, it)) = next else { return Ok(()) };
             let begun = Instant::now();
-            let (outcome, cuts) = judge::judge(it.number, covered, is_sampled(it.name))?;
+            let with_cuts = options.judges == Judges::All && is_sampled(it.name);
+            let (outcome, cuts) = judge::judge(it.number, covered, with_cuts)?;
             let seconds = (begun.elapsed().as_secs_f64() * 10.0).round() / 10.0;
             let judged = Judged { name: it.name.to_owned(), line: it.line, outcome, cuts, seconds };
             println!(

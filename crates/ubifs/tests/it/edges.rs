@@ -158,3 +158,22 @@ fn references_behind_damage_in_the_log_are_salvaged() {
     assert!(codes.contains(&"log-corrupt"), "{codes:?}");
     assert!(fs.lookup(1, b"x").is_ok() && fs.lookup(1, b"y").is_ok(), "{:?}", names(&fs));
 }
+
+/// A file without a name takes no more than one with a name: an operation that promised itself more
+/// than it may write would make a volume look full too early.
+#[test]
+fn a_file_without_a_name_costs_no_more_than_one_with_a_name() {
+    let left = |named: bool| {
+        let fs = mount(&empty(64)).unwrap();
+        for number in 0..200_u32 {
+            if named {
+                fs.create(1, format!("{number}").as_bytes(), &file(), NOW).unwrap();
+            } else {
+                fs.create_unnamed(1, &file(), NOW).unwrap();
+            }
+        }
+        fs.stat_fs().unwrap().blocks_free
+    };
+    let (named, unnamed) = (left(true), left(false));
+    assert!(unnamed >= named, "{unnamed} blocks are free, {named} after files with names");
+}

@@ -316,3 +316,41 @@ fn four_blocks_in_a_row_may_fail_to_be_programmed() {
     println!("{found:?}");
     assert_eq!(found.first(), Some(&5), "{found:?}");
 }
+
+/// An older node of a file's attributes is dead once the file is loaded: counted as alive, it would
+/// be copied at each collection, and a full medium would keep it for ever.
+#[test]
+fn the_older_of_two_attribute_nodes_is_dead() {
+    let chip = nor();
+    let mut bytes = Vec::new();
+    encode::cleanmarker(ByteOrder::Little, 12, &mut bytes);
+    for version in [1, 2] {
+        let inode = Inode { ino: 2, version, mode: 0o100_644, ..Inode::default() };
+        encode::inode(ByteOrder::Little, &inode, &[], &mut bytes);
+    }
+    let entry = Dirent { pino: 1, version: 7, ino: 2, mctime: 50, file_type: 8, name: b"f" };
+    encode::dirent(ByteOrder::Little, &entry, &mut bytes);
+    chip.program(0, &bytes).unwrap();
+    let fs = mount(&chip);
+    fs.attr(2).unwrap();
+    let state = fs.lock();
+    let blocks = state.tree().store.blocks.iter();
+    let mine = blocks.flat_map(|(_, block)| &block.refs).filter(|node| node.owner == 2);
+    let alive: Vec<bool> = mine.map(|node| node.is_live()).collect();
+    assert_eq!(alive.iter().filter(|alive| **alive).count(), 1, "{alive:?}");
+}
+
+/// A device that is switched on and off all day mounts often and writes little: each mount begins
+/// at another block, or the first ones would wear out long before the others.
+#[test]
+fn many_short_mounts_wear_all_blocks() {
+    let chip = nor();
+    for _ in 0..400 {
+        let fs = mount(&chip);
+        churn_once(&fs);
+        fs.unmount().unwrap();
+    }
+    let wear = chip.wear_report();
+    println!("{wear:?}");
+    assert!(wear.max_erases <= 4 * wear.min_erases.max(1), "{wear:?}");
+}
