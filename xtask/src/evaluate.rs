@@ -2,6 +2,7 @@
 //! real Linux. A module for each subject, and a report of everything.
 
 mod card;
+mod cuts;
 mod disk;
 mod kept;
 mod lab;
@@ -19,6 +20,7 @@ use report::Words;
 pub(crate) fn run(args: &[String]) -> Result<bool> {
     match args.split_first() {
         Some((subject, rest)) if subject == "card" => card::run(rest),
+        Some((subject, rest)) if subject == "cuts" => cuts::run(rest),
         Some((subject, rest)) if subject == "disk" => disk::run(rest),
         Some((subject, rest)) if subject == "nand" => nand::run(rest),
         _ => whole::run(args),
