@@ -83,7 +83,8 @@ pub(super) fn job(
     Ok(job)
 }
 
-fn tools(variant: &Variant) -> Result<Vec<PathBuf>> {
+/// Returns the programs of a file system.
+pub(super) fn tools(variant: &Variant) -> Result<Vec<PathBuf>> {
     let names = ["dd"].into_iter().chain(variant.system.needs().1).chain(variant.tool());
     names.map(program).collect()
 }

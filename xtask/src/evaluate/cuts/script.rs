@@ -54,7 +54,7 @@ pub(super) fn workload(seed: u64, marks: u32) -> Vec<Step> {
 
 /// Returns a script as its text.
 pub(super) fn to_text(steps: &[Step]) -> String {
-    steps.iter().map(|step| format!("{step}\n")).collect()
+    steps.iter().map(Step::to_string).collect::<Vec<_>>().join("\n") + "\n"
 }
 
 /// The content of a file: seed and length.

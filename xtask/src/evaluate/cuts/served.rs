@@ -100,7 +100,9 @@ impl Machine {
                 scope.spawn(move || server.run(disk, &|_| {}));
             }
             let result = work(sockets);
-            servers.iter().for_each(|server| server.stopper().stop());
+            for server in &servers {
+                server.stopper().stop();
+            }
             Ok(result)
         })
     }

@@ -170,7 +170,9 @@ pub(super) fn cuts(recording: &Recording, level: Level, from: usize, units: Unit
         }
         match level {
             Level::V1 if after_write => {
-                open.iter().for_each(|event| add(Choice::Without(*event)));
+                for event in &open {
+                    add(Choice::Without(*event));
+                }
                 if open.len() > 2 {
                     add(Choice::OnlyLast);
                     (0..SUBSETS).for_each(|seed| add(Choice::Subset(seed)));
@@ -230,7 +232,7 @@ fn torn(
     let sectors = write_at(recording, position).map_or(0, |(_, data)| data.len() as u64 / SECTOR);
     let page = units.page / SECTOR;
     let is_boundary = move |at: &u64| {
-        *at <= 2 || at + 2 >= sectors || at.is_multiple_of(page) || (at % 8 == 0 && *at < 64)
+        *at <= 2 || at + 2 >= sectors || at.is_multiple_of(page) || (at.is_multiple_of(8) && *at < 64)
     };
     (1..sectors).filter(is_boundary).filter_map(|at| Some(Choice::Torn(u32::try_from(at).ok()?)))
 }
@@ -333,6 +335,11 @@ impl Builder {
             Choice::RolledBack(seed) => self.rolled_back(position, seed),
         };
         self.in_flight(cut, image)
+    }
+
+    /// Returns the image with everything that was recorded.
+    pub(super) fn whole(&self) -> Image {
+        self.at(self.recording.events.len())
     }
 
     /// Adds what the command in flight leaves.
