@@ -20,6 +20,7 @@ pub(super) use results::Results;
 use super::disk::System;
 use super::kept::Trust;
 use super::lab::Lab;
+use super::whole::Extent;
 use crate::command::repository;
 use crate::oracle::Checks;
 use anyhow::{Context, Result, bail, ensure};
@@ -59,6 +60,21 @@ fn units() -> Result<Units> {
         page: card.page.into(),
         open: card.open_units as usize,
     })
+}
+
+/// Returns how many states of a level are judged, and how many cuts accumulate.
+const fn sizes(extent: Extent) -> (usize, u32) {
+    match extent {
+        Extent::Full => (STATES, PILE),
+        Extent::Quick | Extent::NoGuest => (QUICK_STATES, QUICK_PILE),
+    }
+}
+
+/// Returns everything that the figures depend on.
+pub(super) fn parameters(extent: Extent) -> String {
+    let (states, most) = sizes(extent);
+    let seed = guest::SEED;
+    format!("{states} states of {MARKS} marks, seed {seed}, and {most} accumulating cuts a level; {PRESET}")
 }
 
 /// The name of a state, from which alone it can be judged again.

@@ -4,10 +4,11 @@ use super::guest::{Judged, SEED};
 use super::pile::Pile;
 use super::state::{Cut, Level, cuts, sample};
 use super::variant::Variant;
-use super::{MARKS, Outcome, accumulate, campaign, ours, units};
+use super::{MARKS, Outcome, accumulate, campaign, ours, sizes, units};
 use crate::evaluate::disk::System;
 use crate::evaluate::lab::Lab;
 use crate::evaluate::rows::{Cell, Fidelity, Row, Verdict};
+use crate::evaluate::whole;
 use crate::oracle::Checks;
 use anyhow::{Result, ensure};
 use std::collections::BTreeMap;
@@ -60,8 +61,26 @@ pub(super) fn replay_ours(id: &str, level: Level, hash: &str, cut: Cut) -> Resul
 }
 
 impl Results {
+    /// Judges UBIFS in process, at all levels.
+    pub(in crate::evaluate) fn measure_all(&mut self, extent: whole::Extent) -> Result<()> {
+        self.measure(&Level::ALL, sizes(extent).0)
+    }
+
+    /// Judges all file systems of Linux at all levels, or takes what earlier runs left.
+    pub(in crate::evaluate) fn ask_all(
+        &mut self,
+        lab: &mut Lab,
+        extent: whole::Extent,
+        checks: &mut Checks,
+    ) {
+        let (states, most) = sizes(extent);
+        for system in System::BLOCK {
+            self.ask_linux(lab, system, (&Level::ALL, states, most), checks);
+        }
+    }
+
     /// Judges UBIFS in process.
-    pub(in crate::evaluate) fn measure(&mut self, levels: &[Level], states: usize) -> Result<()> {
+    pub(super) fn measure(&mut self, levels: &[Level], states: usize) -> Result<()> {
         for level in levels {
             let outcome = judge_ours(*level, states)?;
             outcome.print(ours::NAME, *level);
