@@ -11,6 +11,7 @@ mod recording;
 mod results;
 mod script;
 mod served;
+mod session;
 mod state;
 mod variant;
 mod verdict;
@@ -25,21 +26,24 @@ use crate::command::repository;
 use crate::oracle::Checks;
 use anyhow::{Context, Result, bail, ensure};
 use eraseblock_card::presets;
-use guest::{Judged, Recorded, judge_states, record};
+use guest::Judged;
 use pile::Pile;
-use recording::{Event, Recording};
+use recording::Recording;
 use serde::{Deserialize, Serialize};
-use state::{Builder, Cut, Level, Units, cuts, sample};
+use session::{Job, Recorded, Session};
+use state::{Builder, Cut, Level, Units};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use variant::{PLANTED, Variant};
+use variant::{DiskFault, PLANTED, Variant};
 use verdict::{Finding, Harm};
 
 /// The card whose units the levels V4 and V5 damage, scaled as in the tables L.
 const PRESET: &str = "emmc-cache";
 const SCALE: u32 = 8;
+/// The seed of the workload.
+const SEED: u64 = 11;
 /// Marks of the workload.
 const MARKS: u32 = 48;
 /// States of each file system and level.
@@ -73,8 +77,7 @@ const fn sizes(extent: Extent) -> (usize, u32) {
 /// Returns everything that the figures depend on.
 pub(super) fn parameters(extent: Extent) -> String {
     let (states, most) = sizes(extent);
-    let seed = guest::SEED;
-    format!("{states} states of {MARKS} marks, seed {seed}, and {most} accumulating cuts a level; {PRESET}")
+    format!("{states} states of {MARKS} marks, seed {SEED}, and {most} accumulating cuts a level; {PRESET}")
 }
 
 /// The name of a state, from which alone it can be judged again.
@@ -212,11 +215,7 @@ pub(super) fn run(args: &[String]) -> Result<bool> {
             return replay(&mut lab, id);
         }
         if options.plants {
-            for variant in PLANTED {
-                let found = campaign(&mut lab, &variant, Level::V1, options.states);
-                checks.record(&format!("planted/{}", variant.name), found.and_then(must_be_found));
-            }
-            return Ok(checks.finish());
+            return plants(&mut lab, options.states, &mut checks).map(|()| checks.finish());
         }
         for system in options.systems {
             let extent = (options.levels.as_slice(), options.states, options.pile);
@@ -259,88 +258,119 @@ pub(super) fn note(table: &str) -> String {
     }
 }
 
-fn must_be_found(outcome: Outcome) -> Result<()> {
-    let Outcome { states, violations, .. } = outcome;
-    ensure!(!violations.is_empty(), "the fault was not found in {states} states");
+/// Judges faults that are there: each must be found.
+fn plants(lab: &mut Lab, states: usize, checks: &mut Checks) -> Result<()> {
+    let jobs: Vec<Job> = PLANTED
+        .iter()
+        .filter(|variant| variant.name == variant.recorded_as)
+        .map(|variant| Job::Record(*variant))
+        .chain(Variant::find("ext4").map(Job::Record))
+        .chain(PLANTED.map(|variant| Job::Sample(variant, Level::V1, states)))
+        .collect();
+    let campaign = measure(lab, System::Ext4, "planted", &jobs)?;
+    for variant in PLANTED {
+        let found = campaign.planted.get(variant.name);
+        let outcome = found.context("no state was judged").and_then(|outcome| {
+            let Outcome { states, violations, .. } = outcome;
+            ensure!(!violations.is_empty(), "the fault was not found in {states} states");
+            Ok(())
+        });
+        checks.record(&format!("planted/{}", variant.name), outcome);
+    }
     Ok(())
 }
 
-/// Records a variant and applies what is planted in its recording.
-fn recorded(lab: &mut Lab, variant: &Variant) -> Result<Recorded> {
-    let mut recorded = record(lab, variant, MARKS)?;
-    if variant.loses_a_write {
-        let mut recording = (*recorded.recording).clone();
-        lose_a_write(&mut recording)?;
-        recorded.recording = Arc::new(recording);
+/// What the guests of a file system found.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Campaign {
+    outcomes: BTreeMap<Level, Outcome>,
+    piles: BTreeMap<Level, Pile>,
+    /// By the name of the variant with a fault.
+    planted: BTreeMap<String, Outcome>,
+}
+
+/// Judges states of all levels and lets cuts accumulate, or takes the outcome of an earlier run.
+fn campaign(
+    lab: &mut Lab,
+    system: System,
+    (levels, states, most): results::Extent<'_>,
+) -> Result<Campaign> {
+    let variants: Vec<(Level, Variant)> = levels
+        .iter()
+        .filter_map(|level| Some((*level, Variant::of(system, *level)?)))
+        .collect();
+    let mut jobs: Vec<Job> = Vec::new();
+    for (_, variant) in &variants {
+        let is_known = |job: &Job| matches!(job, Job::Record(known) if known == variant);
+        if !jobs.iter().any(is_known) {
+            jobs.push(Job::Record(*variant));
+        }
     }
-    Ok(recorded)
-}
-
-/// Removes the first write before the flush that precedes the middle mark.
-fn lose_a_write(recording: &mut Recording) -> Result<()> {
-    let mark = recording.position_of(MARKS / 2)?;
-    let flushes: Vec<usize> =
-        (0..mark).filter(|at| recording.events[*at] == Event::Flush).rev().take(2).collect();
-    let [end, begin] = flushes[..] else { bail!("the recording has no two flushes") };
-    let is_write = |at: &usize| matches!(recording.events[*at], Event::Write { .. });
-    let lost = (begin..end).find(is_write).context("nothing was written before the flush")?;
-    recording.events.remove(lost);
-    Ok(())
-}
-
-/// Judges states of a level, or takes the outcome of an earlier run.
-fn campaign(lab: &mut Lab, variant: &Variant, level: Level, states: usize) -> Result<Outcome> {
-    let recorded = recorded(lab, variant)?;
-    let units = units()?;
-    let hash = recorded.recording.id();
-    let inputs = lab
-        .inputs()?
-        .with("scripts", guest::scripts())
-        .with("recording", &hash)
-        .with("level", level.name())
-        .with("units", format!("{units:?}"))
-        .with("states", states.to_string());
-    let (guest, paths) = (&lab.guest, &lab.paths);
-    let name = format!("cuts-{}-{}", variant.name, level.name());
-    let part = lab.kept.part(&name, &inputs, |folder| {
-        let from = recorded.recording.position_of(0)?;
-        let chosen = sample(&cuts(&recorded.recording, level, from, units), states);
-        let judged = judge_states(guest, paths, variant, &recorded, &chosen, units)?;
-        let outcome = Outcome::new(variant.name, level, &hash, &judged);
-        Ok(fs::write(folder.join("outcome.json"), serde_json::to_string_pretty(&outcome)?)?)
-    })?;
-    let text = fs::read_to_string(part.folder.join("outcome.json"))?;
-    let outcome: Outcome = serde_json::from_str(&text)?;
-    outcome.print(variant.name, level);
-    if !outcome.violations.is_empty() {
-        let folder = repository().join(FOLDER);
-        fs::create_dir_all(&folder)?;
-        recorded.recording.save(&saved(&hash))?;
+    jobs.extend(variants.iter().map(|(level, variant)| Job::Sample(*variant, *level, states)));
+    if most > 0 {
+        jobs.extend(variants.iter().map(|(level, variant)| Job::Pile(*variant, *level, most)));
     }
-    Ok(outcome)
+    measure(lab, system, "levels", &jobs)
 }
 
-/// Lets cuts accumulate, or takes what an earlier run left.
-fn accumulate(lab: &mut Lab, variant: &Variant, level: Level, most: u32) -> Result<Pile> {
-    let units = units()?;
+/// Does jobs in guests of a file system, or takes the outcome of an earlier run.
+fn measure(lab: &mut Lab, system: System, what: &str, jobs: &[Job]) -> Result<Campaign> {
+    let (units, steps) = (units()?, script::workload(SEED, MARKS));
     let mut inputs = lab
         .inputs()?
-        .with("scripts", [guest::scripts().as_str(), pile::SCRIPT].concat())
-        .with("variant", variant.name)
-        .with("level", level.name())
+        .with("script", guest::SCRIPT)
+        .with("workload", script::to_text(&steps))
+        .with("rounds", format!("{:?}", pile::scripts().collect::<Vec<_>>()))
+        .with("jobs", format!("{jobs:?}"))
         .with("units", format!("{units:?}"))
-        .with("cuts", most.to_string());
-    for tool in guest::tools(variant)? {
+        .with("bytes", Variant::size(system).to_string());
+    for tool in guest::tools(system)? {
         inputs = inputs.with_file("tool", &tool)?;
     }
     let (guest, paths) = (&lab.guest, &lab.paths);
-    let name = format!("cuts-pile-{}-{}", variant.name, level.name());
+    let name = format!("cuts-{what}-{}", system.script_name());
     let part = lab.kept.part(&name, &inputs, |folder| {
-        let pile = pile::pile(guest, paths, variant, level, units, most)?;
-        Ok(fs::write(folder.join("pile.json"), serde_json::to_string_pretty(&pile)?)?)
+        let size = Variant::size(system);
+        let mut session = Session::new(size, units, steps.clone(), jobs.to_vec());
+        let found = guest::run(guest, paths, system, size, &steps, &mut session)?;
+        let campaign = sorted(found, &session)?;
+        Ok(fs::write(folder.join("campaign.json"), serde_json::to_string_pretty(&campaign)?)?)
     })?;
-    let text = fs::read_to_string(part.folder.join("pile.json"))?;
-    Ok(serde_json::from_str(&text)?)
+    let text = fs::read_to_string(part.folder.join("campaign.json"))?;
+    let campaign: Campaign = serde_json::from_str(&text)?;
+    for (level, outcome) in &campaign.outcomes {
+        outcome.print(system.script_name(), *level);
+    }
+    for (name, outcome) in &campaign.planted {
+        outcome.print(name, Level::V1);
+    }
+    Ok(campaign)
+}
+
+/// Sorts what was found by level; recordings with violations are saved.
+fn sorted(found: guest::Found, session: &Session) -> Result<Campaign> {
+    let mut states: BTreeMap<(&str, Level), Vec<Judged>> = BTreeMap::new();
+    for (given, findings) in found.judged {
+        let of = states.entry((given.variant.name, given.level)).or_default();
+        of.push(Judged { cut: given.cut, findings });
+    }
+    let mut campaign = Campaign::default();
+    for ((name, level), judged) in states {
+        let variant = Variant::find(name)?;
+        let recording = variant.of_recordings(&session.recordings).context("no recording")?;
+        let outcome = Outcome::new(name, level, &recording.id(), &judged);
+        if !outcome.violations.is_empty() {
+            fs::create_dir_all(repository().join(FOLDER))?;
+            recording.save(&saved(&outcome.recording))?;
+        }
+        if PLANTED.contains(&variant) {
+            campaign.planted.insert(name.to_owned(), outcome);
+        } else {
+            campaign.outcomes.insert(level, outcome);
+        }
+    }
+    campaign.piles = found.piles.into_iter().map(|(_, level, pile)| (level, pile)).collect();
+    Ok(campaign)
 }
 
 fn saved(hash: &str) -> PathBuf {
@@ -358,15 +388,27 @@ fn replay(lab: &mut Lab, id: &str) -> Result<bool> {
     if name == ours::NAME {
         return results::replay_ours(id, level, hash, cut);
     }
-    let variant = Variant::find(name)?;
+    let mut variant = Variant::find(name)?;
     let recording = Recording::load(&saved(hash))?;
     ensure!(recording.id() == hash, "the recording of {id} has become another");
-    let steps = script::workload(guest::SEED, MARKS);
-    let recorded = Recorded { steps, recording: Arc::new(recording) };
-    let image = Builder::new(Arc::clone(&recorded.recording), units()?).image(cut)?;
+    // The saved recording has the fault of the disk already.
+    variant.disk = DiskFault::None;
+    variant.recorded_as = variant.name;
+    let (units, steps) = (units()?, script::workload(SEED, MARKS));
+    let recording = Arc::new(recording);
+    let image = Builder::new(Arc::clone(&recording), units).image(cut)?;
     println!("{id}: image {}", image.hash());
-    let judged =
-        judge_states(&lab.guest, &lab.paths, &variant, &recorded, &[cut], units()?)?;
+    let jobs = vec![Job::Judge(variant, level, vec![cut])];
+    let size = Variant::size(variant.system);
+    let mut session = Session::new(size, units, steps.clone(), jobs);
+    session.recordings.insert(variant.name, Recorded { steps: steps.clone(), recording });
+    let found =
+        guest::run(&lab.guest, &lab.paths, variant.system, size, &steps, &mut session)?;
+    let judged: Vec<Judged> = found
+        .judged
+        .into_iter()
+        .map(|(given, findings)| Judged { cut: given.cut, findings })
+        .collect();
     let outcome = Outcome::new(variant.name, level, hash, &judged);
     outcome.print(variant.name, level);
     Ok(outcome.violations.is_empty())
@@ -384,7 +426,7 @@ mod tests {
         let options = parse("--system ext4,btrfs --level V1 --states 20").unwrap();
         assert_eq!(options.systems, [System::Ext4, System::Btrfs]);
         assert_eq!((options.levels, options.states), (vec![Level::V1], 20));
-        for wrong in ["--system ubifs", "--level V9", "--states x", "--levels", "--system"] {
+        for wrong in ["--system ubifs-nc", "--level V9", "--states x", "--levels", "--system"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -1,6 +1,7 @@
 //! UBIFS on our flash on a disk, in process: recorded and judged like the file systems of Linux.
 
-use super::guest::{Judged, Recorded};
+use super::guest::Judged;
+use super::session::Recorded;
 use super::image::Image;
 use super::recording::{Event, Recording};
 use super::script::{Expected, workload};

@@ -1,23 +1,20 @@
 //! Cuts that accumulate: the published experiment. Each round writes files of 4 KiB, the power goes off
 //! somewhere in it, and the next round goes on without a check.
 
-use super::guest::{job, run};
 use super::image::Image;
 use super::recording::Recording;
-use super::served::{Conductor, Machine, Recorder};
+use super::script::to_text;
 use super::state::{Builder, Level, Units, cuts};
 use super::variant::Variant;
-use crate::guest::Guest;
-use crate::oracle::Paths;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use eraseblock_base::random::SplitMix64;
 use eraseblock_vfs_testkit::scripted::Step;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
-pub(super) const SCRIPT: &str = include_str!("../../../guest/cuts-pile.sh");
 /// Scripts of the rounds, and the files that each writes.
 const SCRIPTS: u32 = 8;
 const FILES: u32 = 12;
@@ -84,62 +81,62 @@ fn round(number: u32) -> Vec<Step> {
     steps
 }
 
-/// Cuts the power in what was written since the last request.
-struct Cutter {
+/// Returns the scripts of the rounds by the names of their files.
+pub(super) fn scripts() -> impl Iterator<Item = (String, String)> {
+    (0..SCRIPTS).map(|number| (format!("round-{number}"), to_text(&round(number))))
+}
+
+/// The rounds of a pile.
+#[derive(Debug)]
+pub(super) struct Rounds {
+    pub(super) variant: Variant,
     level: Level,
-    units: Units,
     chance: SplitMix64,
     done: u32,
     most: u32,
 }
 
-impl Conductor for Cutter {
-    fn next(&mut self, disk: &mut Recording) -> io::Result<String> {
-        // The first request follows the making of the file system, which is whole.
-        let is_cut = self.done > 0 && !disk.events.is_empty();
-        let all = if is_cut { cuts(disk, self.level, 1, self.units) } else { Vec::new() };
+impl Rounds {
+    pub(super) const fn new(variant: Variant, level: Level, most: u32) -> Self {
+        Self { variant, level, chance: SplitMix64::new(7), done: 0, most }
+    }
+
+    /// Cuts the power in what was written since the last cut. What precedes the first round is whole.
+    pub(super) fn cut(&mut self, written: Recording, units: Units) -> io::Result<Image> {
+        let all = if self.done > 0 && !written.events.is_empty() {
+            cuts(&written, self.level, 1, units)
+        } else {
+            Vec::new()
+        };
         let cut = (!all.is_empty()).then(|| all[self.chance.index(all.len())]);
-        let recording = std::mem::replace(disk, Recording::new(Image::new(0)));
-        let builder = Builder::new(Arc::new(recording), self.units);
+        let builder = Builder::new(Arc::new(written), units);
         let image = cut.map_or_else(|| Ok(builder.whole()), |cut| builder.image(cut));
-        disk.base = image.map_err(io::Error::other)?;
-        let reply = if self.done == self.most { "end".to_owned() } else { self.done.to_string() };
+        image.map_err(io::Error::other)
+    }
+
+    /// Returns the command of the next round, with `SYSTEM` and `DISK` to be replaced; the last one
+    /// reports what all cuts left.
+    pub(super) fn next(&mut self) -> Option<String> {
+        let number = self.done;
         self.done += 1;
-        Ok(reply)
+        let name = file_name(&self.variant, self.level);
+        (number <= self.most).then(|| format!("round SYSTEM DISK {name} {number}"))
     }
 }
 
-/// Runs so many rounds in a guest.
-pub(super) fn pile(
-    guest: &Guest,
-    paths: &Paths,
-    variant: &Variant,
-    level: Level,
-    units: Units,
-    most: u32,
-) -> Result<Pile> {
-    let name = format!("cuts-pile-{}", variant.name);
-    let script = format!("SCRIPTS={SCRIPTS}\n{SCRIPT}");
-    let job = job(guest, paths, variant, &name, &script)?;
-    for number in 0..SCRIPTS {
-        job.write(&format!("script-{number}"), super::script::to_text(&round(number)))?;
-    }
-    let cutter =
-        Cutter { level, units, chance: SplitMix64::new(7), done: 0, most: most + 1 };
-    let machine =
-        Machine::new(Image::new(variant.size()), Recorder::On, Some(Box::new(cutter)));
-    let report = run(guest, &job, &machine, variant.has_cache)?;
-    let read = |name: &str| fs::read_to_string(job.path().join("results").join(name)).ok();
-    let mut pile = parse(&read("pile").unwrap_or_default())?;
-    pile.failed = read("failed").map(|text| text.trim().replace('\n', ": "));
-    if let (Some(reason), None) = (report.failure(), pile.refused) {
-        if pile.standings.is_empty() {
-            bail!("{}: {reason}", variant.name);
-        }
-        pile.failed = Some(reason.lines().next().unwrap_or_default().to_owned());
-    }
-    fs::remove_dir_all(job.path())?;
-    Ok(pile)
+/// Returns the name of the file with the reports of a pile.
+fn file_name(variant: &Variant, level: Level) -> String {
+    format!("pile-{}-{}", variant.name, level.name())
+}
+
+/// Reads what the guest reported of a pile; `None` if it did not get to it.
+pub(super) fn read(results: &Path, variant: &Variant, level: Level) -> Result<Option<Pile>> {
+    let path = results.join(file_name(variant, level));
+    let Ok(text) = fs::read_to_string(&path) else { return Ok(None) };
+    let mut pile = parse(&text)?;
+    let failed = fs::read_to_string(path.with_file_name(file_name(variant, level) + "-failed"));
+    pile.failed = failed.ok().map(|text| text.trim().replace('\n', ": "));
+    Ok(Some(pile))
 }
 
 /// Reads what the guest's script reports.
@@ -171,6 +168,7 @@ fn parse(text: &str) -> Result<Pile> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::recording::Event;
     use super::*;
 
     #[test]
@@ -185,24 +183,25 @@ mod tests {
     }
 
     #[test]
-    fn every_round_after_the_first_request_is_cut() {
+    fn every_round_but_the_first_is_cut() {
         let units = Units { unit: 1 << 20, page: 16 << 10, open: 5 };
-        let chance = SplitMix64::new(1);
-        let mut cutter = Cutter { level: Level::V1, units, chance, done: 0, most: 2 };
-        let mut disk = Recording::new(Image::new(1 << 20));
-        let write = |byte: u8| super::super::recording::Event::Write {
-            offset: 0,
-            data: vec![byte; 512].into(),
-            through: false,
+        let ext4 = Variant::find("ext4").unwrap();
+        let written = || {
+            let mut written = Recording::new(Image::new(1 << 20));
+            let data: std::sync::Arc<[u8]> = vec![1; 1024].into();
+            written.events = (0..4)
+                .map(|at| Event::Write { offset: at * 1024, data: Arc::clone(&data), through: false })
+                .collect();
+            written
         };
-        disk.events.push(write(1));
-        assert_eq!(cutter.next(&mut disk).unwrap(), "0");
-        assert!(disk.events.is_empty());
-        let mut sector = [0; 512];
-        disk.base.read(0, &mut sector).unwrap();
-        assert_eq!(sector[0], 1, "nothing is lost before the first round");
-        disk.events.push(write(2));
-        assert_eq!(cutter.next(&mut disk).unwrap(), "1");
-        assert_eq!(cutter.next(&mut disk).unwrap(), "end");
+        let whole = Builder::new(Arc::new(written()), units).whole().hash();
+        let mut rounds = Rounds::new(ext4, Level::V1, 30);
+        assert_eq!(rounds.cut(written(), units).unwrap().hash(), whole);
+        assert_eq!(rounds.next().unwrap(), "round SYSTEM DISK pile-ext4-V1 0");
+        let mut images = std::collections::HashSet::new();
+        while rounds.next().is_some() {
+            images.insert(rounds.cut(written(), units).unwrap().hash());
+        }
+        assert!(images.len() > 5, "{}", images.len());
     }
 }

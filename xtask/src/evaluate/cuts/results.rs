@@ -1,10 +1,9 @@
 //! What power cuts left, as rows of the tables F3 and F4.
 
-use super::guest::{Judged, SEED};
+use super::guest::Judged;
 use super::pile::Pile;
 use super::state::{Cut, Level, cuts, sample};
-use super::variant::Variant;
-use super::{MARKS, Outcome, accumulate, campaign, ours, sizes, units};
+use super::{MARKS, Outcome, SEED, campaign, ours, sizes, units};
 use crate::evaluate::disk::System;
 use crate::evaluate::lab::Lab;
 use crate::evaluate::rows::{Cell, Fidelity, Row, Verdict};
@@ -94,24 +93,18 @@ impl Results {
         &mut self,
         lab: &mut Lab,
         system: System,
-        (levels, states, most): Extent<'_>,
+        extent: Extent<'_>,
         checks: &mut Checks,
     ) {
-        for level in levels {
-            let Some(variant) = Variant::of(system, *level) else { continue };
-            let name = format!("cuts/{}/{}", variant.name, level.name());
-            let outcome = campaign(lab, &variant, *level, states);
-            checks.record(&name, outcome.map(|outcome| {
-                self.outcomes.insert((system, *level), outcome);
-            }));
-            if most > 0 {
-                let name = format!("pile/{}/{}", variant.name, level.name());
-                let pile = accumulate(lab, &variant, *level, most);
-                checks.record(&name, pile.map(|pile| {
-                    self.piles.insert((system, *level), pile);
-                }));
+        let outcome = campaign(lab, system, extent).map(|campaign| {
+            for (level, outcome) in campaign.outcomes {
+                self.outcomes.insert((system, level), outcome);
             }
-        }
+            for (level, pile) in campaign.piles {
+                self.piles.insert((system, level), pile);
+            }
+        });
+        checks.record(&format!("cuts/{}", system.script_name()), outcome);
     }
 
     /// Returns the rows of both tables.

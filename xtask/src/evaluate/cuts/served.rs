@@ -27,44 +27,34 @@ pub(super) trait Conductor: Send {
     ///
     /// Fails if a state cannot be built; the guest gets an I/O error and ends.
     fn next(&mut self, disk: &mut Recording) -> io::Result<String>;
-}
 
-/// How the server treats the guest's requests.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Recorder {
-    /// Records everything, until the guest says that it is done.
-    On,
-    /// As [`Recorder::On`], but acknowledges flushes without doing them.
-    IgnoringFlushes,
-    Off,
+    /// The guest cannot go on with what it was given.
+    fn refuse(&mut self);
 }
 
 /// Both disks.
-pub(super) struct Machine {
-    state: Mutex<State>,
+pub(super) struct Machine<'a> {
+    state: Mutex<State<'a>>,
 }
 
-struct State {
+struct State<'a> {
     /// The content that the guest sees, and how it came to be.
     image: Image,
     disk: Recording,
-    recorder: Recorder,
-    conductor: Option<Box<dyn Conductor>>,
+    /// Whether the disk is recorded; the guest says when it is done.
+    records: bool,
+    conductor: &'a mut dyn Conductor,
     reply: String,
     /// When the guest last asked for something.
     heard: Instant,
 }
 
-impl Machine {
-    pub(super) fn new(
-        base: Image,
-        recorder: Recorder,
-        conductor: Option<Box<dyn Conductor>>,
-    ) -> Self {
+impl<'a> Machine<'a> {
+    pub(super) fn new(base: Image, conductor: &'a mut dyn Conductor) -> Self {
         let state = State {
             image: base.clone(),
             disk: Recording::new(base),
-            recorder,
+            records: true,
             conductor,
             reply: String::new(),
             heard: Instant::now(),
@@ -72,13 +62,8 @@ impl Machine {
         Self { state: Mutex::new(state) }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, State<'a>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns what was recorded.
-    pub(super) fn into_recording(self) -> Recording {
-        self.state.into_inner().unwrap_or_else(PoisonError::into_inner).disk
     }
 
     /// Returns how long the guest has not used the control disk.
@@ -108,7 +93,7 @@ impl Machine {
     }
 }
 
-impl State {
+impl State<'_> {
     fn command(&mut self, text: &str) -> io::Result<()> {
         self.heard = Instant::now();
         let text = text.trim_end();
@@ -116,12 +101,13 @@ impl State {
             let number = number.parse().map_err(|_| io::Error::other(format!("mark {number}")))?;
             self.record(Event::Mark(number));
         } else if text == "done" {
-            self.recorder = Recorder::Off;
+            self.records = false;
+        } else if text == "refused" {
+            self.conductor.refuse();
         } else if text == "next" {
-            let State { disk, conductor, .. } = self;
-            let Some(conductor) = conductor else { return Err(io::Error::other("no states")) };
-            self.reply = conductor.next(disk)?;
+            self.reply = self.conductor.next(&mut self.disk)?;
             self.image = self.disk.base.clone();
+            self.records = true;
         } else {
             return Err(io::Error::other(format!("no command of a guest: {text}")));
         }
@@ -129,16 +115,15 @@ impl State {
     }
 
     fn record(&mut self, event: Event) {
-        let is_ignored = event == Event::Flush && self.recorder == Recorder::IgnoringFlushes;
-        if self.recorder != Recorder::Off && !is_ignored {
+        if self.records {
             self.disk.events.push(event);
         }
     }
 }
 
-struct Data<'a>(&'a Machine);
+struct Data<'m, 'a>(&'m Machine<'a>);
 
-impl Disk for Data<'_> {
+impl Disk for Data<'_, '_> {
     fn size(&self) -> u64 {
         self.0.state().image.size()
     }
@@ -164,9 +149,9 @@ impl Disk for Data<'_> {
     }
 }
 
-struct Control<'a>(&'a Machine);
+struct Control<'m, 'a>(&'m Machine<'a>);
 
-impl Disk for Control<'_> {
+impl Disk for Control<'_, '_> {
     fn size(&self) -> u64 {
         CONTROL
     }
@@ -200,41 +185,39 @@ impl Disk for Control<'_> {
 mod tests {
     use super::*;
 
-    struct Two(u32);
+    struct Two(u32, Vec<Event>);
 
     impl Conductor for Two {
         fn next(&mut self, disk: &mut Recording) -> io::Result<String> {
             self.0 += 1;
+            self.1.append(&mut disk.events);
             disk.base.write(0, &[7; 512]);
             Ok(format!("state {}", self.0))
         }
+
+        fn refuse(&mut self) {}
     }
 
     #[test]
     fn requests_and_marks_are_recorded_in_one_order() {
-        let machine = Machine::new(Image::new(1 << 20), Recorder::On, None);
+        let mut two = Two(0, Vec::new());
+        let machine = Machine::new(Image::new(1 << 20), &mut two);
         Data(&machine).write(512, &[1; 512], false).unwrap();
         Data(&machine).flush().unwrap();
         Control(&machine).write(8192, b"mark 3\n\0\0", true).unwrap();
-        assert!(Control(&machine).write(0, b"next", true).is_err(), "there are no states");
         assert!(Control(&machine).write(0, b"sudo", true).is_err());
         Control(&machine).write(0, b"done", true).unwrap();
         Data(&machine).flush().unwrap();
+        Control(&machine).write(0, b"next", true).unwrap();
+        drop(machine);
         let write = Event::Write { offset: 512, data: vec![1; 512].into(), through: false };
-        assert_eq!(machine.into_recording().events, [write, Event::Flush, Event::Mark(3)]);
-    }
-
-    #[test]
-    fn a_disk_may_ignore_flushes() {
-        let machine = Machine::new(Image::new(1 << 20), Recorder::IgnoringFlushes, None);
-        Data(&machine).flush().unwrap();
-        assert_eq!(machine.into_recording().events, []);
+        assert_eq!(two.1, [write, Event::Flush, Event::Mark(3)]);
     }
 
     #[test]
     fn the_next_state_replaces_the_content() {
-        let conductor = Some(Box::new(Two(0)) as Box<dyn Conductor>);
-        let machine = Machine::new(Image::new(1 << 20), Recorder::Off, conductor);
+        let mut two = Two(0, Vec::new());
+        let machine = Machine::new(Image::new(1 << 20), &mut two);
         Data(&machine).write(512, &[1; 512], false).unwrap();
         Control(&machine).write(0, b"next\n", true).unwrap();
         let mut reply = [0; 512];

@@ -9,13 +9,14 @@ use super::image::{Image, SECTOR};
 use super::recording::{Event, Recording};
 use anyhow::{Context, Result, bail, ensure};
 use eraseblock_base::random::SplitMix64;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
 /// How bad the disk is.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub(super) enum Level {
     V0,
     V1,
