@@ -35,8 +35,7 @@ pub(crate) fn sha256(bytes: &[u8]) -> String {
 
 /// Returns the words of a table.
 fn words(table: &str) -> Words {
-    let titles =
-        [card::title(table), cuts::title(table), disk::title(table), nand::title(table)];
+    let titles = [card::title(table), cuts::title(table), disk::title(table), nand::title(table)];
     let title = titles.into_iter().find(|title| !title.is_empty()).unwrap_or_default();
     let note = [card::note(table), cuts::note(table), disk::note(table)].concat();
     Words { title, note }

@@ -37,7 +37,8 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &[&str]) -> io::Result<()> {
-    let usage = || io::Error::other("usage: list | exotic | mutate | dump | play | blocks, see the source");
+    let usage =
+        || io::Error::other("usage: list | exotic | mutate | dump | play | blocks, see the source");
     let number = |text: &str| text.parse::<u64>().map_err(io::Error::other);
     match args {
         ["list", dir] => {

@@ -65,9 +65,11 @@ pub(crate) fn list(top: &Path, out: &mut impl Write) -> io::Result<()> {
             continue;
         }
         match names(&place) {
-            Ok(names) => pending.extend(names.into_iter().map(|name| {
-                if path.is_empty() { name } else { format!("{path}/{name}") }
-            })),
+            Ok(names) => pending.extend(
+                names
+                    .into_iter()
+                    .map(|name| if path.is_empty() { name } else { format!("{path}/{name}") }),
+            ),
             Err(error) => {
                 let content = ListedContent::Error(error.to_string());
                 writeln!(out, "{}", Listed { path, content })?;

@@ -77,7 +77,9 @@ const fn sizes(extent: Extent) -> (usize, u32) {
 /// Returns everything that the figures depend on.
 pub(super) fn parameters(extent: Extent) -> String {
     let (states, most) = sizes(extent);
-    format!("{states} states of {MARKS} marks, seed {SEED}, and {most} accumulating cuts a level; {PRESET}")
+    format!(
+        "{states} states of {MARKS} marks, seed {SEED}, and {most} accumulating cuts a level; {PRESET}"
+    )
 }
 
 /// The name of a state, from which alone it can be judged again.
@@ -295,10 +297,8 @@ fn campaign(
     system: System,
     (levels, states, most): results::Extent<'_>,
 ) -> Result<Campaign> {
-    let variants: Vec<(Level, Variant)> = levels
-        .iter()
-        .filter_map(|level| Some((*level, Variant::of(system, *level)?)))
-        .collect();
+    let variants: Vec<(Level, Variant)> =
+        levels.iter().filter_map(|level| Some((*level, Variant::of(system, *level)?))).collect();
     let mut jobs: Vec<Job> = Vec::new();
     for (_, variant) in &variants {
         let is_known = |job: &Job| matches!(job, Job::Record(known) if known == variant);
@@ -402,8 +402,7 @@ fn replay(lab: &mut Lab, id: &str) -> Result<bool> {
     let size = Variant::size(variant.system);
     let mut session = Session::new(size, units, steps.clone(), jobs);
     session.recordings.insert(variant.name, Recorded { steps: steps.clone(), recording });
-    let found =
-        guest::run(&lab.guest, &lab.paths, variant.system, size, &steps, &mut session)?;
+    let found = guest::run(&lab.guest, &lab.paths, variant.system, size, &steps, &mut session)?;
     let judged: Vec<Judged> = found
         .judged
         .into_iter()

@@ -1,5 +1,6 @@
 //! The guests of a session.
 
+use super::image::Image;
 use super::pile::{self, Pile};
 use super::script::{Expected, to_text};
 use super::served::Machine;
@@ -7,7 +8,6 @@ use super::session::{Given, Session};
 use super::state::Level;
 use super::variant::Variant;
 use super::verdict::{Finding, Harm, judge};
-use super::image::Image;
 use crate::evaluate::disk::System;
 use crate::evaluate::disk::guest::{add_modules, program};
 use crate::guest::{Guest, GuestReport, JobDir};
@@ -128,12 +128,7 @@ fn check_caches(job: &JobDir) -> Result<()> {
 }
 
 /// Reads the results of a boot.
-fn collect(
-    job: &JobDir,
-    report: &GuestReport,
-    session: &Session,
-    found: &mut Found,
-) -> Result<()> {
+fn collect(job: &JobDir, report: &GuestReport, session: &Session, found: &mut Found) -> Result<()> {
     let results = job.path().join("results");
     for (number, given) in session.given.iter().enumerate().skip(found.judged.len()) {
         let Some(recorded) = session.recordings.get(given.variant.recorded_as) else { continue };

@@ -1,10 +1,10 @@
 //! UBIFS on our flash on a disk, in process: recorded and judged like the file systems of Linux.
 
 use super::guest::Judged;
-use super::session::Recorded;
 use super::image::Image;
 use super::recording::{Event, Recording};
 use super::script::{Expected, workload};
+use super::session::Recorded;
 use super::state::{Builder, Cut, Units};
 use super::verdict::{Finding, Harm};
 use crate::bench::ubifs_rw::one_volume;
@@ -125,8 +125,7 @@ fn perform(mounted: &UbifsMount, step: &Step, disk: &Disk) -> Result<()> {
     match step {
         Step::MakeDir(path) => {
             let (dir, name) = place(path)?;
-            let new =
-                NewInode { kind: NewKind::Directory, permissions: 0o755, uid: 0, gid: 0 };
+            let new = NewInode { kind: NewKind::Directory, permissions: 0o755, uid: 0, gid: 0 };
             mounted.create(dir, &name, &new, &caller())?;
         }
         Step::Write(path, seed, len) => {
@@ -136,8 +135,7 @@ fn perform(mounted: &UbifsMount, step: &Step, disk: &Disk) -> Result<()> {
                 mounted.set_attr(ino, &empty, &caller())?;
                 ino
             } else {
-                let new =
-                    NewInode { kind: NewKind::Regular, permissions: 0o644, uid: 0, gid: 0 };
+                let new = NewInode { kind: NewKind::Regular, permissions: 0o644, uid: 0, gid: 0 };
                 mounted.create(dir, &name, &new, &caller())?
             };
             mounted.write(ino, 0, &content(*seed, *len), &caller())?;

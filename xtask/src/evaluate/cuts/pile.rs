@@ -190,7 +190,11 @@ mod tests {
             let mut written = Recording::new(Image::new(1 << 20));
             let data: std::sync::Arc<[u8]> = vec![1; 1024].into();
             written.events = (0..4)
-                .map(|at| Event::Write { offset: at * 1024, data: Arc::clone(&data), through: false })
+                .map(|at| Event::Write {
+                    offset: at * 1024,
+                    data: Arc::clone(&data),
+                    through: false,
+                })
                 .collect();
             written
         };

@@ -122,8 +122,7 @@ mod tests {
     fn a_recording_survives_its_file() {
         let mut recording = Recording::new(Image::new(1 << 20));
         recording.base.write(512, &[7; 512]);
-        let write =
-            |offset, through| Event::Write { offset, data: vec![1; 1024].into(), through };
+        let write = |offset, through| Event::Write { offset, data: vec![1; 1024].into(), through };
         recording.events =
             vec![Event::Mark(0), write(0, false), Event::Flush, write(4096, true), Event::Mark(1)];
         let bytes = recording.to_bytes();

@@ -6,9 +6,7 @@
 //! 2. A name replaced by a rename shows its old content or the new one, nothing else.
 
 use eraseblock_base::random::SplitMix64;
-use eraseblock_vfs_testkit::scripted::{
-    BLOCK, Listed, ListedContent, Step, blocks, content,
-};
+use eraseblock_vfs_testkit::scripted::{BLOCK, Listed, ListedContent, Step, blocks, content};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The directories of the workload.
@@ -183,9 +181,7 @@ impl Expected {
             wrong.push(Wrong::Lost("a directory".to_owned()));
         }
         for (name, allowed) in &self.allowed {
-            let is_unreadable = |one: &Wrong| {
-                matches!(one, Wrong::Unreadable(text) if text.starts_with(name.as_str()))
-            };
+            let is_unreadable = |one: &Wrong| matches!(one, Wrong::Unreadable(text) if text.starts_with(name.as_str()));
             let content = found.remove(name.as_str());
             if !wrong.iter().any(is_unreadable) {
                 wrong.extend(judge_file(name, allowed, content));
@@ -193,7 +189,8 @@ impl Expected {
         }
         let is_ours = |name: &&&str| name.starts_with(KEPT) || name.starts_with(LOOSE);
         let extra = found.keys().filter(is_ours);
-        wrong.extend(extra.map(|name| Wrong::Stale(format!("{name}: was removed, or never there"))));
+        wrong
+            .extend(extra.map(|name| Wrong::Stale(format!("{name}: was removed, or never there"))));
         wrong
     }
 }
@@ -203,9 +200,8 @@ fn judge_file(name: &str, allowed: &Allowed, content: Option<(u64, &[u64])>) -> 
         let may_miss = allowed.exact.contains(&None);
         return (!may_miss).then(|| Wrong::Lost(format!("{name}: missing")));
     };
-    let is = |version: &Version| {
-        size == version.1 as u64 && blocks(&content_of(*version)) == values
-    };
+    let is =
+        |version: &Version| size == version.1 as u64 && blocks(&content_of(*version)) == values;
     if allowed.exact.iter().flatten().any(is) {
         return None;
     }

@@ -106,7 +106,9 @@ impl Session {
             Now::Recording(variant) => {
                 let last = self.steps.last();
                 // A workload that failed half-way is no recording.
-                if last.is_none_or(|step| matches!(step, Step::Mark(mark) if done.position_of(*mark).is_ok())) {
+                if last.is_none_or(
+                    |step| matches!(step, Step::Mark(mark) if done.position_of(*mark).is_ok()),
+                ) {
                     let steps = self.steps.clone();
                     let recorded = Recorded { steps, recording: Arc::new(done) };
                     self.recordings.insert(variant.recorded_as, recorded);
@@ -125,7 +127,9 @@ impl Session {
             Now::Nothing | Now::Recording(_) => Ok(None),
             Now::Pile(rounds) => Ok(rounds.next().map(|command| {
                 let Variant { system, .. } = rounds.variant;
-                command.replace("SYSTEM", system.script_name()).replace("DISK", device(&rounds.variant))
+                command
+                    .replace("SYSTEM", system.script_name())
+                    .replace("DISK", device(&rounds.variant))
             })),
             Now::States(states) => {
                 let Some((cut, image)) = states.next()? else { return Ok(None) };
@@ -154,9 +158,9 @@ impl Session {
             }
             Job::Sample(variant, level, count) => {
                 let recording = variant.of_recordings(&self.recordings)?;
-                let chosen = recording.position_of(0).map(|from| {
-                    sample(&cuts(&recording, level, from, self.units), count)
-                });
+                let chosen = recording
+                    .position_of(0)
+                    .map(|from| sample(&cuts(&recording, level, from, self.units), count));
                 self.judge(variant, level, recording, chosen.unwrap_or_default());
                 None
             }

@@ -233,7 +233,10 @@ fn torn(
     let sectors = write_at(recording, position).map_or(0, |(_, data)| data.len() as u64 / SECTOR);
     let page = units.page / SECTOR;
     let is_boundary = move |at: &u64| {
-        *at <= 2 || at + 2 >= sectors || at.is_multiple_of(page) || (at.is_multiple_of(8) && *at < 64)
+        *at <= 2
+            || at + 2 >= sectors
+            || at.is_multiple_of(page)
+            || (at.is_multiple_of(8) && *at < 64)
     };
     (1..sectors).filter(is_boundary).filter_map(|at| Some(Choice::Torn(u32::try_from(at).ok()?)))
 }
@@ -315,26 +318,29 @@ impl Builder {
         let open = unsafe_writes(&self.recording, position);
         let last = open.last().copied();
         let all = |event: usize| self.all_of(event);
-        let image = match choice {
-            Choice::Prefix | Choice::Torn(_) | Choice::Merged | Choice::Paired => {
-                self.with(start, position, all)
-            }
-            Choice::Without(event) => {
-                self.with(start, position, |at| if at == event { Vec::new() } else { all(at) })
-            }
-            Choice::OnlyLast => self.with(start, position, |at| {
-                if open.contains(&at) && Some(at) != last { Vec::new() } else { all(at) }
-            }),
-            Choice::Subset(seed) => {
-                let lost = losses(&open, seed, position);
-                self.with(start, position, |at| if lost.contains(&at) { Vec::new() } else { all(at) })
-            }
-            Choice::Shorn(event, unit, seed) => self.with(start, position, |at| {
-                if at == event { shorn(&all(at), unit, seed) } else { all(at) }
-            }),
-            Choice::Unordered(seed) => self.unordered(position, seed),
-            Choice::RolledBack(seed) => self.rolled_back(position, seed),
-        };
+        let image =
+            match choice {
+                Choice::Prefix | Choice::Torn(_) | Choice::Merged | Choice::Paired => {
+                    self.with(start, position, all)
+                }
+                Choice::Without(event) => {
+                    self.with(start, position, |at| if at == event { Vec::new() } else { all(at) })
+                }
+                Choice::OnlyLast => self.with(start, position, |at| {
+                    if open.contains(&at) && Some(at) != last { Vec::new() } else { all(at) }
+                }),
+                Choice::Subset(seed) => {
+                    let lost = losses(&open, seed, position);
+                    self.with(start, position, |at| {
+                        if lost.contains(&at) { Vec::new() } else { all(at) }
+                    })
+                }
+                Choice::Shorn(event, unit, seed) => self.with(start, position, |at| {
+                    if at == event { shorn(&all(at), unit, seed) } else { all(at) }
+                }),
+                Choice::Unordered(seed) => self.unordered(position, seed),
+                Choice::RolledBack(seed) => self.rolled_back(position, seed),
+            };
         self.in_flight(cut, image)
     }
 
@@ -379,12 +385,7 @@ impl Builder {
 
     /// Returns the image at `start` with parts of the events until `end`: `kept` returns the bytes of a
     /// write that arrive.
-    fn with(
-        &self,
-        start: usize,
-        end: usize,
-        kept: impl Fn(usize) -> Vec<Range<usize>>,
-    ) -> Image {
+    fn with(&self, start: usize, end: usize, kept: impl Fn(usize) -> Vec<Range<usize>>) -> Image {
         let mut image = self.at(start);
         for event in start..end {
             let Some((offset, data)) = write_at(&self.recording, event) else { continue };
@@ -398,8 +399,11 @@ impl Builder {
     /// Returns the image with all events before a position.
     fn at(&self, position: usize) -> Image {
         let (from, image) = &self.done;
-        let (from, mut image) =
-            if *from <= position { (*from, image.clone()) } else { (0, self.recording.base.clone()) };
+        let (from, mut image) = if *from <= position {
+            (*from, image.clone())
+        } else {
+            (0, self.recording.base.clone())
+        };
         for event in from..position {
             if let Some((offset, data)) = write_at(&self.recording, event) {
                 image.write(offset, data);
@@ -547,7 +551,9 @@ mod tests {
         let merged: Vec<&Cut> = cuts.iter().filter(|cut| cut.choice == Choice::Merged).collect();
         assert_eq!(merged, [&Cut { position: 8, choice: Choice::Merged }]);
         let image = builder(&recording).image(*merged[0]).unwrap();
-        assert!(image.read(0, &mut [0; 512]).is_err() && image.read(1 << 20, &mut [0; 512]).is_ok());
+        assert!(
+            image.read(0, &mut [0; 512]).is_err() && image.read(1 << 20, &mut [0; 512]).is_ok()
+        );
         let paired = Cut { position: 4, choice: Choice::Paired };
         let image = builder(&recording).image(paired).unwrap();
         assert!(image.read(0, &mut [0; 512]).is_err());
@@ -582,6 +588,10 @@ mod tests {
         let kinds: std::collections::HashSet<_> =
             chosen.iter().map(|cut| std::mem::discriminant(&cut.choice)).collect();
         assert!(kinds.len() >= 4, "{chosen:?}");
-        assert_eq!(sample(&all, 10_000), { let mut all = all.clone(); all.sort_unstable(); all });
+        assert_eq!(sample(&all, 10_000), {
+            let mut all = all.clone();
+            all.sort_unstable();
+            all
+        });
     }
 }

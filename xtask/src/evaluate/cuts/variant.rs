@@ -58,12 +58,7 @@ pub(super) const PLAIN: [Variant; 12] = [
 
 /// Faults that the judge must find at V1.
 pub(super) const PLANTED: [Variant; 4] = [
-    Variant {
-        name: "ext4_nobarrier",
-        options: "nobarrier",
-        recorded_as: "ext4_nobarrier",
-        ..EXT4
-    },
+    Variant { name: "ext4_nobarrier", options: "nobarrier", recorded_as: "ext4_nobarrier", ..EXT4 },
     Variant {
         name: "ext4_writeback",
         options: "data=writeback",

@@ -36,7 +36,9 @@ impl System {
     }
 
     /// Returns the modules that the guest has not already, and the program that makes the file system.
-    pub(in crate::evaluate) const fn needs(self) -> (&'static [&'static str], Option<&'static str>) {
+    pub(in crate::evaluate) const fn needs(
+        self,
+    ) -> (&'static [&'static str], Option<&'static str>) {
         match self {
             Self::Ubifs | Self::UbifsNc => (&[], None),
             Self::F2fs => (&["crc32_generic", "f2fs"], Some("mkfs.f2fs")),
