@@ -177,6 +177,16 @@ impl Outcome {
         outcome
     }
 
+    /// Adds the outcome of another recording.
+    fn add(&mut self, other: Self) {
+        self.recording = other.recording;
+        self.states += other.states;
+        for (harm, count) in other.harms {
+            *self.harms.entry(harm).or_default() += count;
+        }
+        self.violations.extend(other.violations);
+    }
+
     /// Returns the kinds of damage and their counts.
     fn summary(&self) -> String {
         let kinds = self.harms.iter().map(|(harm, count)| format!("{}: {count}", harm.words()));

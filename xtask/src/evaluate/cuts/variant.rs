@@ -140,3 +140,36 @@ fn lose_a_write(recording: &mut Recording) -> Result<()> {
     recording.events.remove(lost);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::image::Image;
+    use super::*;
+
+    #[test]
+    fn faults_of_the_disk_change_what_was_recorded() {
+        let write = |offset| Event::Write { offset, data: vec![1; 512].into(), through: false };
+        let mut honest = Recording::new(Image::new(1 << 20));
+        honest.events = vec![
+            Event::Mark(0),
+            write(0),
+            Event::Flush,
+            write(512),
+            write(1024),
+            Event::Flush,
+            Event::Mark(1),
+        ];
+        let honest = Arc::new(honest);
+        let events = |name: &str| {
+            let faulty = Variant::find(name).unwrap().faulty(&honest).unwrap();
+            faulty.events.clone()
+        };
+        assert_eq!(events("ext4"), honest.events);
+        let flushless = events("ext4_flushless");
+        assert_eq!(flushless.len(), 5);
+        assert!(!flushless.contains(&Event::Flush));
+        let lossy = events("ext4_lossy");
+        assert_eq!(lossy.len(), 6);
+        assert!(!lossy.contains(&write(512)) && lossy.contains(&write(1024)));
+    }
+}
