@@ -65,7 +65,7 @@ const USAGE: &str = "usage: cargo xtask TASK
   cuts [--only LAYER] [--full] [--bin FILE]
                                    power cuts of UBI, JFFS2 and UBIFS, judged
   dist                             static program, completions, man pages, checksums and SBOM
-  evaluate [--quick | --no-guest] [--guests nand,card,disk] [--linux-from FILE] [--fresh]
+  evaluate [--quick | --no-guest] [--guests nand,card,disk,cuts] [--linux-from FILE] [--fresh]
          [--write] [--out DIR] [--bin FILE]
                                    all published tables, measured again in process and in real
                                    Linux: target/evaluate/index.html and results.json; --write
@@ -74,6 +74,10 @@ const USAGE: &str = "usage: cargo xtask TASK
   evaluate card [--tables] [--bin FILE]
                                    measurements of cards against the model, UBIFS on a card, and a
                                    stranger's measurements in real Linux; --tables without Linux
+  evaluate cuts [--system NAME,...] [--level V0,...] [--states N] [--pile N] [--quick] [--fresh]
+         [--planted | --replay ID]
+                                   power cuts on block file systems of real Linux, and on UBIFS in
+                                   process; --planted: faults that must be found
   evaluate disk [--quick | --no-guest] [--system NAME,...] [--bin FILE]
                                    file systems of real Linux, and UBIFS in process, on a card
   evaluate nand [--table NAME,...] [--partition MIB,...] [--json FILE] [--linux | --linux-from FILE]
