@@ -1,7 +1,8 @@
 //! Hashes of chips, so that states that a driver cannot distinguish are judged once.
 
 use super::cut::Cut;
-use super::target::Choice;
+use super::id::StateId;
+use super::target::{Broken, Choice};
 use eraseblock_base::Peb;
 use eraseblock_mtd::Mtd;
 use eraseblock_nandsim::{Chip, Recorded, Snapshot, Variant};
@@ -102,6 +103,15 @@ impl Marked {
         hasher.write_u64(own);
         hasher.finish()
     }
+}
+
+/// Returns a digest of a state and its verdict. `hash` is that of its chip.
+pub(super) fn digest(id: &StateId, hash: u64, came_later: bool, broken: Option<&Broken>) -> u128 {
+    let mut low = DefaultHasher::new();
+    (id, hash, came_later, broken).hash(&mut low);
+    let mut high = low.clone();
+    high.write_u8(1);
+    u128::from(high.finish()) << 64 | u128::from(low.finish())
 }
 
 fn hash_peb(chip: &Chip, peb: Peb, choice: Choice, buffer: &mut Vec<u8>) -> u64 {
