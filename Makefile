@@ -1,5 +1,5 @@
 # The words of the repository; `make help` lists them.
-.PHONY: api no-std help setup tools demo test test-full test-posix bench dist fuzz cuts mutants deny advisories \
+.PHONY: api no-std help setup tools demo test test-full test-posix bench dist wheel fuzz cuts mutants deny advisories \
     evaluate
 
 CARGO ?= cargo
@@ -31,6 +31,7 @@ help:
 	@echo "make bench   compare with the peer tools side by side (STRICT=1: fail when a figure is missed)"
 	@echo "make evaluate  published tables of flash, measured again here and in real Linux; writes a report and docs/evaluation.md"
 	@echo "make dist    a static program with completions, man pages, checksums and an SBOM"
+	@echo "make wheel   the Python package with the command, in target/wheels"
 	@echo "make fuzz    every fuzz target for a few seconds (nightly toolchain)"
 	@echo "make deny    licences, bans and sources of all dependencies"
 	@echo "make api     the library's public interface, against its list (BASELINE=revision: what breaks users)"
@@ -103,6 +104,11 @@ dist:
 	$(call install,musl-tools binutils)
 	@! command -v rustup >/dev/null || rustup --quiet target add x86_64-unknown-linux-musl
 	$(CARGO) xtask dist
+
+# Fills target/wheels; maturin is installed into an environment under target.
+wheel:
+	$(call install,python3 python3-venv python3-pip)
+	$(CARGO) xtask wheel
 
 # The formats for machines without an operating system.
 no-std:

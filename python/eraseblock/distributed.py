@@ -22,7 +22,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import batched
 from pathlib import Path
 from typing import Any, Literal
 
@@ -129,7 +128,7 @@ def powercut(
 ) -> Summary:
     """Judge all units of ``eraseblock lab powercut`` with these arguments, and return the sum.
 
-    ``workers`` is the number of units at a time on this machine, all processors if None; a Ray cluster has its own.
+    ``workers`` is the number of units at a time on this machine, all processors if None; a Ray cluster that runs already has its own.
     Raises subprocess.CalledProcessError if the arguments are no campaign, ValueError if ``out`` has another one.
     """
     work = Work("powercut", tuple(arguments), tuple(program), seconds, memory)
@@ -156,7 +155,7 @@ def _perform(work: Work, units: list[str], out: Path, engine: Engine, batch: int
     (out / "rows").mkdir(parents=True, exist_ok=True)
     _name(work, units, out)
     if engine == "ray":
-        _on_ray(work, units, out.absolute(), batch)
+        _on_ray(work, units, out.absolute(), batch, workers)
     else:
         _here(work, units, out, batch, workers)
     return merge(out)
@@ -185,22 +184,24 @@ def _here(work: Work, units: list[str], out: Path, batch: int, workers: int | No
     done = {row["unit"] for row in _rows(out)}
     left = [unit for unit in units if unit not in done]
 
-    def one(some: tuple[str, ...]) -> None:
+    def one(some: list[str]) -> None:
         name = hashlib.sha256("\n".join(some).encode()).hexdigest()[:32]
         part = out / "rows" / f".{name}.{os.getpid()}"
         pq.write_table(work.table(some), part)
         part.replace(out / "rows" / f"{name}.parquet")
 
-    with concurrent.futures.ThreadPoolExecutor(workers or os.process_cpu_count()) as pool:
-        for future in [pool.submit(one, some) for some in batched(left, batch)]:
+    with concurrent.futures.ThreadPoolExecutor(workers or len(os.sched_getaffinity(0))) as pool:
+        for future in [pool.submit(one, left[at : at + batch]) for at in range(0, len(left), batch)]:
             future.result()
 
 
-def _on_ray(work: Work, units: list[str], out: Path, batch: int) -> None:
+def _on_ray(work: Work, units: list[str], out: Path, batch: int, workers: int | None) -> None:
     """Run units on Ray, whose checkpoints know which rows are written."""
     import ray
     from ray.data.checkpoint import CheckpointConfig
 
+    if not ray.is_initialized():
+        ray.init(num_cpus=workers)
     source = out / "_units.parquet"
     if not source.exists():
         # Checkpoints filter what is read, so the units are read.

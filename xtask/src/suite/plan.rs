@@ -93,6 +93,13 @@ const ROWS: [Row; 20] = [
         counts: counts::last_line,
     },
     Row {
+        name: "wheel",
+        short: "",
+        full: "{xtask} python --wheel",
+        after: &["release"],
+        counts: counts::last_line,
+    },
+    Row {
         name: "guest",
         short: "{xtask} oracle --prepare --bin {bin}",
         full: "",

@@ -210,7 +210,6 @@ fn print_document(
     summary: &Summary,
     total: &Report,
     rare: BTreeMap<&'static str, u64>,
-    digest: String,
     workloads_done: Vec<Done>,
     (seconds, processor_seconds): (f64, f64),
 ) -> Result<(), Failure> {
