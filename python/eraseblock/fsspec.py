@@ -14,6 +14,7 @@ import stat
 from typing import IO, Any, NoReturn
 
 import fsspec
+import fsspec.implementations.local
 
 from . import _image
 from ._errors import Error, NoSuchVolume
@@ -47,7 +48,10 @@ class EraseblockFileSystem(fsspec.AbstractFileSystem):
         image: Any = fo
         if isinstance(fo, (str, os.PathLike)):
             image = os.fspath(fo)
-            if target_protocol not in (None, "file", "local"):
+            local = fsspec.implementations.local.LocalFileSystem
+            if (target_protocol or fsspec.core.split_protocol(image)[0] or "file") in local.protocol:
+                image = local._strip_protocol(image)
+            else:
                 self._source = fsspec.open(image, "rb", protocol=target_protocol, **(target_options or {}))
                 image = self._source.open()
         self._image = _image.open(image, format=format)

@@ -21,8 +21,13 @@ const PYTHONS: [&str; 6] =
 const GOLDEN: [&str; 3] = ["axfs", "logfs", "yaffs"];
 
 /// What builds and examines the wheel.
-const BUILDERS: [&str; 5] =
-    ["maturin==1.16.0", "auditwheel==6.8.2", "abi3audit==0.0.26", "mypy==2.4.1", "pyright==1.1.414"];
+const BUILDERS: [&str; 5] = [
+    "maturin==1.16.0",
+    "auditwheel==6.8.2",
+    "abi3audit==0.0.26",
+    "mypy==2.4.1",
+    "pyright==1.1.414",
+];
 
 /// The programs that the plug-ins are for, and what their tests need.
 const HOSTS: [&str; 9] = [
@@ -130,7 +135,9 @@ fn examine(wheel: &Path) -> Result<()> {
     };
     output(tool("abi3audit").args(["--strict", "--report"]).arg(wheel))?;
     println!("{}", output(tool("auditwheel").arg("show").arg(wheel))?.trim());
-    output(Command::new(&tools).args(["-m", "pip", "-q", "install", "--force-reinstall"]).arg(wheel))?;
+    output(
+        Command::new(&tools).args(["-m", "pip", "-q", "install", "--force-reinstall"]).arg(wheel),
+    )?;
     output(tool("mypy").args(["--strict"]).arg(repository().join("python/tests/client.py")))?;
     output(tool("stubtest").arg("eraseblock._native"))?;
     output(tool("pyright").args(["--ignoreexternal", "--verifytypes", "eraseblock"]))?;

@@ -20,7 +20,10 @@ fn every_image_has_one_line() {
     assert!(rows[0]["error"].is_string() && rows[1]["error"].is_null(), "{rows:?}");
     let files = rows[1]["files"].as_array().unwrap();
     let file = |path: &str| files.iter().find(|file| file["path"] == path).unwrap();
-    assert_eq!((&file("issue")["target"], &file("issue")["kind"]), (&"motd".into(), &"symlink".into()));
+    assert_eq!(
+        (&file("issue")["target"], &file("issue")["kind"]),
+        (&"motd".into(), &"symlink".into())
+    );
     let sum = "9ff844bbd4e69c08b8195ce4ee736bcfd58b689c76c9eae6f186b8f4d35d2065";
     assert_eq!(file("motd")["sha256"], sum);
     // Longer files have no digest; everything else is the same.
@@ -49,5 +52,8 @@ fn files_name_their_volumes() {
     assert_eq!((&row["kind"], &row["volumes"][0]["kind"]), (&"ubi".into(), &"static".into()));
     assert!(row["volumes"][0]["error"].is_string(), "a volume without a file system: {row}");
     assert!(row["volumes"][1]["error"].is_null(), "{row}");
-    assert_eq!((&row["files"][0]["volume"], &row["files"][0]["path"]), (&"rootfs".into(), &"motd".into()));
+    assert_eq!(
+        (&row["files"][0]["volume"], &row["files"][0]["path"]),
+        (&"rootfs".into(), &"motd".into())
+    );
 }

@@ -57,7 +57,8 @@ fn threads_do_not_change_the_result() {
 /// in a sequence depended on those before it.
 #[test]
 fn a_campaign_is_the_sum_of_its_sequences() {
-    let plans = vec![Plan::Single(50), Plan::Pair(4000), Plan::Run(3), Plan::Single(7)];
+    let mut plans = vec![Plan::Single(50), Plan::Pair(4000), Plan::Run(3)];
+    plans.extend((100..130).map(Plan::Single));
     let options =
         |plans| Options { judge_every: 3, nested_every: 5, run_length: 48, ..Options::of(plans) };
     let whole = explore(&ToyStack(Bug::None), &options(plans.clone())).unwrap();
@@ -65,20 +66,10 @@ fn a_campaign_is_the_sum_of_its_sequences() {
     for plan in plans.iter().rev() {
         sum.add(&explore(&ToyStack(Bug::None), &options(vec![*plan])).unwrap());
     }
-    assert!(whole.states > 100 && whole.nested_states > 0, "{whole:?}");
+    assert!(whole.states > 100, "{whole:?}");
     assert_eq!(sum, whole);
     let other = Options { seed: 2, ..options(plans) };
     assert_ne!(explore(&ToyStack(Bug::None), &other).unwrap().digest, whole.digest);
-}
-
-/// Two wrong verdicts on the same states have another digest than right ones.
-#[test]
-fn a_digest_depends_on_verdicts() {
-    let options = Options { judge_every: 1, ..Options::of(vec![Plan::Single(50)]) };
-    let [right, wrong] =
-        [Bug::None, Bug::LazyFsync].map(|bug| explore(&ToyStack(bug), &options).unwrap());
-    assert!(!wrong.violations.is_empty());
-    assert_ne!(right.digest, wrong.digest);
 }
 
 #[test]

@@ -140,6 +140,22 @@ mod tests {
     use super::*;
     use crate::Shape;
 
+    #[test]
+    fn a_digest_depends_on_the_state_and_on_its_verdict() {
+        let id = |text: &str| text.parse::<StateId>().unwrap();
+        let (one, other) = (id("ubi/mini/7@137.P3"), id("ubi/mini/7@137.P4"));
+        let broken = ("durable", "a file is lost".to_owned());
+        let digests = [
+            digest(&one, 1, false, None),
+            digest(&other, 1, false, None),
+            digest(&one, 2, false, None),
+            digest(&one, 1, true, None),
+            digest(&one, 1, false, Some(&broken)),
+        ];
+        assert_eq!(digests.iter().collect::<std::collections::HashSet<_>>().len(), 5);
+        assert_eq!(digests[0], digest(&one, 1, false, None));
+    }
+
     const SPARE_TOO: Choice = Choice { spare: true, place: false, counts_own_events: false };
 
     #[test]
