@@ -31,7 +31,7 @@ struct Row {
 /// In the order of their start. The short form uses one build for everything: tests, mounts, power
 /// cuts and the oracle's guest. Steps of cargo follow each other, because they would only wait for
 /// its lock.
-const ROWS: [Row; 20] = [
+const ROWS: [Row; 21] = [
     Row {
         name: "format",
         short: "{cargo} fmt --all --check",

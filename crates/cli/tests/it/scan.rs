@@ -1,4 +1,4 @@
-//! `scan`: a line for each image, whatever the image is.
+//! `scan`: one line for each image, also for one that cannot be opened.
 
 use crate::sample::Sample;
 use std::fs;

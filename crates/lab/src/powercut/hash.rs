@@ -108,7 +108,7 @@ impl Marked {
 /// Returns a digest of a state and its verdict. `hash` is that of its chip.
 pub(super) fn digest(id: &StateId, hash: u64, came_later: bool, broken: Option<&Broken>) -> u128 {
     let mut low = DefaultHasher::new();
-    (id, hash, came_later, broken).hash(&mut low);
+    Hash::hash(&(id, hash, came_later, broken), &mut low);
     let mut high = low.clone();
     high.write_u8(1);
     u128::from(high.finish()) << 64 | u128::from(low.finish())
