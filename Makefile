@@ -1,5 +1,5 @@
 # The words of the repository; `make help` lists them.
-.PHONY: api explore no-std features capi install-capi capi-header capi-check help setup tools demo test test-full test-posix bench dist fuzz cuts mutants deny advisories \
+.PHONY: api explore no-std features capi install-capi capi-header capi-check help setup tools demo test test-full test-posix bench dist wheel fuzz cuts mutants deny advisories \
     evaluate
 
 CARGO ?= cargo
@@ -35,6 +35,7 @@ help:
 	@echo "make bench   compare with the peer tools side by side (STRICT=1: fail when a figure is missed)"
 	@echo "make evaluate  published tables of flash, measured again here and in real Linux; writes a report and docs/evaluation.md"
 	@echo "make dist    a static program, a Debian package, a container image, the sources; checksums and an SBOM"
+	@echo "make wheel   the Python package with the command, in target/wheels"
 	@echo "make fuzz    every fuzz target for a few seconds (nightly toolchain)"
 	@echo "make deny    licences, bans and sources of all dependencies"
 	@echo "make capi    the C library: builds and installs it (PREFIX=/usr/local, DESTDIR=)"
@@ -113,6 +114,11 @@ dist:
 	$(call install,musl-tools binutils dpkg-dev xz-utils)
 	@! command -v rustup >/dev/null || rustup --quiet target add x86_64-unknown-linux-musl
 	$(CARGO) xtask dist
+
+# Fills target/wheels; maturin is installed into an environment under target.
+wheel:
+	$(call install,python3 python3-venv python3-pip)
+	$(CARGO) xtask wheel
 
 # The formats for machines without an operating system.
 no-std:

@@ -91,7 +91,8 @@ const USAGE: &str = "usage: cargo xtask TASK
   planted [--table | --renew]      bugs planted in a copy of the sources must be caught
   posix [--short] [--only KIND] [--suite NAME]
                                    public suites on mounts of UBIFS, JFFS2 and the model
-  python                           tests of the Python package
+  python [--wheel]                 tests of the Python package, with --wheel also of its plug-ins
+  wheel [--profile NAME]           the Python package as a wheel, in target/wheels
   subject ...                      what the oracle judges and the command cannot show
   test [--full] [--list] [--only STEP]
                                    every step of make test or make test-full, with times and counts
@@ -123,6 +124,7 @@ fn main() -> ExitCode {
         "planted" => planted::run(rest),
         "posix" => posix::run(rest),
         "python" => python::run(rest),
+        "wheel" => python::wheel(rest),
         "test" => suite::run(rest),
         "subject" => subject::run(rest),
         "tidy" => tidy::run(),

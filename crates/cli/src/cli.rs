@@ -35,6 +35,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// What is this: geometry, volumes, file systems, health, findings
     Info(command::info::InfoArgs),
+    /// Volumes and files of many images, with digests: a line of JSON for each image
+    Scan(command::scan::ScanArgs),
     /// List a directory
     Ls(command::ls::LsArgs),
     /// Draw a directory as a tree
@@ -115,6 +117,7 @@ pub(crate) fn command() -> clap::Command {
 pub(crate) fn run(command: &Command, session: &mut Session) -> Result<(), Failure> {
     match command {
         Command::Info(args) => command::info::run(args, session),
+        Command::Scan(args) => command::scan::run(args, session),
         Command::Ls(args) => command::ls::run(args, session),
         Command::Tree(args) => command::tree::run(args, session),
         Command::Stat(args) => command::stat::run(args, session),

@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 /// The sub-commands in the groups in which `--help` lists them.
 pub(crate) const GROUPS: [(&str, &[&str]); 7] = [
-    ("Look into images", &["info", "ls", "tree", "stat", "cat", "extract", "get", "check"]),
+    ("Look into images", &["info", "ls", "tree", "stat", "cat", "extract", "get", "check", "scan"]),
     ("Look at structures, byte for byte", &["diff", "debug", "disasm", "asm"]),
     (
         "Look into the past and into raw dumps",

@@ -31,7 +31,7 @@ struct Row {
 /// In the order of their start. The short form uses one build for everything: tests, mounts, power
 /// cuts and the oracle's guest. Steps of cargo follow each other, because they would only wait for
 /// its lock.
-const ROWS: [Row; 23] = [
+const ROWS: [Row; 24] = [
     Row {
         name: "format",
         short: "{cargo} fmt --all --check",
@@ -104,6 +104,13 @@ const ROWS: [Row; 23] = [
         short: "{xtask} capi",
         full: "",
         after: &["python"],
+        counts: counts::last_line,
+    },
+    Row {
+        name: "wheel",
+        short: "",
+        full: "{xtask} python --wheel",
+        after: &["release"],
         counts: counts::last_line,
     },
     Row {

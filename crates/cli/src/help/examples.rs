@@ -17,6 +17,13 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
             ("eraseblock info dump.bin --json | jq '.volumes[].name'", "The same for a program"),
         ],
     ),
+    (
+        "scan",
+        &[(
+            "eraseblock scan *.ubi | jq -r 'select(.status==\"refused\").image'",
+            "Images that cannot be opened",
+        )],
+    ),
     ("ls", &[("eraseblock ls -l board.ubi:rootfs /etc", "A directory of the volume `rootfs`")]),
     ("tree", &[("eraseblock tree board.ubi:rootfs --depth 2", "Two levels of directories")]),
     ("stat", &[("eraseblock stat board.ubi:rootfs /bin/true", "All attributes of a file")]),
@@ -341,6 +348,10 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
             (
                 "eraseblock lab powercut --target ubi --part W25N01GV --html cuts.html",
                 "On a part of the database, with a page of the counts",
+            ),
+            (
+                "eraseblock lab powercut --target ubifs --sequences pair --shard 0/40 --out rows",
+                "A fortieth of all pairs of operations: one of forty machines",
             ),
         ],
     ),
