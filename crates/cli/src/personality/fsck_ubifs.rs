@@ -44,19 +44,23 @@ pub(super) struct FsckUbifsArgs {
 pub(super) fn run(args: &FsckUbifsArgs, session: &mut Session) -> Result<(), Failure> {
     let place = Place::parse(&args.volume)?;
     let access = if args.no { Access::Read } else { Access::Write };
-    let examined = examine(&place, &Shape::default(), access, session)?;
-    let plan = examined.repair.plan();
-    session.lines(plan.actions().iter().map(Action::line))?;
-    for loss in plan.losses() {
-        session.lines([format!("loses {}", loss.describe())])?;
-    }
-    let Some(needed) = plan.level() else { return Ok(()) };
     let allowed = match (args.no, args.yes, args.rebuild) {
         (true, ..) => None,
         (_, true, true) => Some(Level::Rebuild),
         (_, true, false) => Some(Level::Drop),
         _ => Some(Level::Safe),
     };
+    let level = allowed.unwrap_or(Level::Safe);
+    let examined = examine(&place, &Shape::default(), (access, level), session)?;
+    let plan = examined.plan();
+    session.lines(plan.actions().iter().map(Action::line))?;
+    for loss in plan.losses() {
+        session.lines([format!("loses {}", loss.describe())])?;
+    }
+    if !examined.left().is_empty() {
+        session.exits_with(UNCORRECTED);
+    }
+    let Some(needed) = plan.level() else { return Ok(()) };
     if allowed.is_none_or(|allowed| needed > allowed) {
         session.exits_with(UNCORRECTED);
         return Ok(());
@@ -65,7 +69,8 @@ pub(super) fn run(args: &FsckUbifsArgs, session: &mut Session) -> Result<(), Fai
     examined.in_place(&undo, session)?;
     let (undo, target) = (undo.display(), place.path.display());
     session.lines([format!("repaired; `eraseblock undo {undo} {target}` takes it back")])?;
-    session.exits_with(CORRECTED);
+    let left = if examined.left().is_empty() { 0 } else { UNCORRECTED };
+    session.exits_with(CORRECTED | left);
     Ok(())
 }
 
