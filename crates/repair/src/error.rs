@@ -1,6 +1,7 @@
 //! Why a volume cannot be repaired.
 
 use eraseblock_base::{ErrorClass, Findings, Location};
+use eraseblock_jffs2::Jffs2Error;
 use eraseblock_mtd::MtdError;
 use eraseblock_ubi::UbiError;
 use eraseblock_ubifs::UbifsError;
@@ -33,6 +34,8 @@ pub enum RepairError {
     NoBlock,
     /// UBI cannot be read.
     Ubi(UbiError),
+    /// JFFS2 cannot be read.
+    Jffs2(Jffs2Error),
     /// The repaired volume still has problems: it is not delivered.
     StillWrong(Findings),
     /// Something would be lost that the plan does not name: nothing is delivered.
@@ -58,6 +61,7 @@ impl fmt::Display for RepairError {
                 f.write_str("no eraseblock is free for what must be written: repair a copy with -o")
             }
             Self::Ubi(error) => fmt::Display::fmt(error, f),
+            Self::Jffs2(error) => fmt::Display::fmt(error, f),
             Self::StillWrong(findings) => {
                 write!(f, "the repaired volume is not consistent")?;
                 for finding in findings.iter().take(SHOWN) {
@@ -87,6 +91,7 @@ impl RepairError {
             Self::Unsupported { .. } => ErrorClass::Unsupported,
             Self::NoSpace { .. } | Self::NoBlock => ErrorClass::NoSpace,
             Self::Ubi(error) => error.class(),
+            Self::Jffs2(error) => error.class(),
             Self::StillWrong(_) | Self::UnnamedLoss(_) => ErrorClass::Corruption,
             Self::Undo(_) => ErrorClass::Caller,
             Self::Host(_) => ErrorClass::Media,
@@ -100,6 +105,7 @@ impl RepairError {
             Self::Device(error) => Some(error),
             Self::Host(error) => Some(error),
             Self::Ubi(error) => Some(error),
+            Self::Jffs2(error) => Some(error),
             _ => None,
         }
     }
@@ -113,6 +119,12 @@ impl std::error::Error for RepairError {}
 impl From<MtdError> for RepairError {
     fn from(error: MtdError) -> Self {
         Self::Device(error)
+    }
+}
+
+impl From<Jffs2Error> for RepairError {
+    fn from(error: Jffs2Error) -> Self {
+        Self::Jffs2(error)
     }
 }
 

@@ -3,9 +3,11 @@
 use crate::error::RepairError;
 use eraseblock_base::align::is_erased;
 use eraseblock_base::{Geometry, Location, Peb};
+use eraseblock_jffs2::Source;
 use eraseblock_mtd::file::{check_range, locate};
-use eraseblock_mtd::{Mtd, MtdError, ReadOutcome};
+use eraseblock_mtd::{Mtd, MtdError, ReadAt, ReadOutcome};
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 
 /// New contents of eraseblocks by number. Bytes that are missing at the end of a block are erased.
@@ -81,6 +83,91 @@ impl PatchedFlash {
         buf[..len].copy_from_slice(&stored[..len]);
         Ok(ReadOutcome::CLEAN)
     }
+}
+
+/// A file with some eraseblocks replaced in memory. Between its end and blocks behind that, it reads as
+/// erased.
+#[derive(Debug)]
+pub(crate) struct PatchedSource {
+    below: Arc<dyn ReadAt>,
+    start: u64,
+    block: u32,
+    blocks: Blocks,
+}
+
+impl PatchedSource {
+    /// Returns the source of a JFFS2, whose blocks of this size begin at `start`, with changes on top.
+    pub(crate) fn of(
+        source: &Source,
+        start: u64,
+        block: u32,
+        blocks: &Blocks,
+    ) -> Result<Source, RepairError> {
+        let blocks = blocks.clone();
+        Ok(match source {
+            Source::Image(below) => {
+                let below = Arc::clone(below);
+                Source::Image(Arc::new(Self { below, start, block, blocks }))
+            }
+            Source::Device(below) => {
+                Source::Device(Arc::new(PatchedFlash::new(Arc::clone(below), blocks)?))
+            }
+        })
+    }
+}
+
+impl ReadAt for PatchedSource {
+    fn size(&self) -> io::Result<u64> {
+        let last = self.blocks.last_key_value().map_or(0, |(peb, _)| u64::from(*peb) + 1);
+        Ok(self.below.size()?.max(self.start + last * u64::from(self.block)))
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let there = self.below.size()?.saturating_sub(offset);
+        let there = usize::try_from(there).unwrap_or(usize::MAX).min(buf.len());
+        self.below.read_exact_at(&mut buf[..there], offset)?;
+        buf[there..].fill(0xFF);
+        let size = u64::from(self.block);
+        let end = offset + buf.len() as u64;
+        for (peb, bytes) in &self.blocks {
+            let start = self.start + u64::from(*peb) * size;
+            let (from, to) = (start.max(offset), (start + size).min(end));
+            if from >= to {
+                continue;
+            }
+            let part = &mut buf[(from - offset) as usize..(to - offset) as usize];
+            part.fill(0xFF);
+            let stored = bytes.get((from - start) as usize..).unwrap_or_default();
+            let len = stored.len().min(part.len());
+            part[..len].copy_from_slice(&stored[..len]);
+        }
+        Ok(())
+    }
+}
+
+/// Reads a block of a JFFS2, erased where the file ends before; `None` for a bad one.
+pub(crate) fn read_block(
+    source: &Source,
+    start: u64,
+    size: u32,
+    peb: u32,
+) -> Result<Option<Vec<u8>>, RepairError> {
+    let mut block = vec![0xFF; size as usize];
+    let at = start + u64::from(peb) * u64::from(size);
+    match source {
+        Source::Image(image) => {
+            let there = image.size()?.saturating_sub(at);
+            let there = usize::try_from(there).unwrap_or(usize::MAX).min(block.len());
+            image.read_exact_at(&mut block[..there], at)?;
+        }
+        Source::Device(device) => {
+            if device.is_bad(Peb::new(peb))? {
+                return Ok(None);
+            }
+            device.read(at, &mut block)?;
+        }
+    }
+    Ok(Some(block))
 }
 
 impl Mtd for PatchedFlash {

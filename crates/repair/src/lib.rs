@@ -18,6 +18,7 @@ mod compare;
 mod error;
 mod findings;
 pub mod flash;
+pub mod jffs2;
 mod model;
 mod patched;
 pub mod plan;

@@ -113,6 +113,7 @@ fn make(
     headers::repair(&mut work)?;
     strays::repair(&mut work)?;
     table::repair(&mut work)?;
+    strays::identify(&mut work)?;
     fastmap(&mut work)?;
     let left = verify::problems(&work.attach()?);
     Ok(FlashRepair { plan: work.plan, blocks: work.blocks, quarantine: work.quarantine, left })

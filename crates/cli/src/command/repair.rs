@@ -7,7 +7,7 @@ use eraseblock::Finding;
 use eraseblock::raw::mtd::Access;
 use eraseblock::raw::repair::{Action, Level, Loss, Plan};
 use eraseblock::target::Place;
-use eraseblock::target::repair::{Examined, examine};
+use eraseblock::target::repair::{Examined, examine, take_back_interrupted};
 use eraseblock::text;
 use serde::Serialize;
 use std::io::{Seek, Write};
@@ -90,6 +90,12 @@ struct Outcome<'a> {
 pub(crate) fn run(args: &RepairArgs, session: &mut Session) -> Result<(), Failure> {
     let place = Place::parse(&args.target.target)?;
     let access = if args.in_place { Access::Write } else { Access::Read };
+    if let Some(undo) = &args.undo
+        && take_back_interrupted(undo, &place.path)?
+    {
+        let path = place.path.display();
+        session.remark(&format!("{path}: an interrupted repair was taken back first"));
+    }
     let examined =
         examine(&place, &args.target.shape.shape(), (access, args.level.level()), session)?;
     let examined = examined.flash_size(args.size);

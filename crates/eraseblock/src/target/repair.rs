@@ -1,17 +1,18 @@
-//! Repairs of UBI and UBIFS in a file: planned on the file that is only read, made in a copy, and
+//! Repairs of UBI, UBIFS and JFFS2 in a file: planned on the file that is only read, made in a copy, and
 //! verified there.
 
 use super::flash::Flash;
 use super::image::{self, Image, UbiImage};
 use super::lock::lock;
-use super::{FlashOptions, Place, Shape, driver, filesystem, peek};
-use crate::error::{Context, Error};
+use super::{FlashOptions, Place, Shape, driver, filesystem, peek, raw_dump, span};
+use crate::error::{Context, Error, Setting};
 use crate::observe::Observer;
 use eraseblock_base::{Finding, Location, VolumeId};
-use eraseblock_mtd::{Access, LebDevice, LebImage};
+use eraseblock_jffs2::{OpenOptions, Source, Survey};
+use eraseblock_mtd::{Access, LebDevice, LebImage, Mtd, ReadAt};
 use eraseblock_repair::flash::{self, Blocks};
 use eraseblock_repair::ubi::{self, FlashRepair, UbiOptions};
-use eraseblock_repair::{Level, Plan, Quarantined, Repair, undo};
+use eraseblock_repair::{Level, Plan, Quarantined, Repair, jffs2, undo};
 use eraseblock_ubi::{Ubi, UbiVolume};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -46,8 +47,8 @@ struct Volume {
 enum Held {
     /// The file is the volume.
     Bare { leb_size: u32, min_io: u32, leb_count: u32 },
-    /// In the volumes of a UBI that begins at this byte of the file.
-    Ubi { start: u64, peb_size: u32 },
+    /// In eraseblocks that begin at this byte of the file.
+    Blocks { start: u64, peb_size: u32 },
 }
 
 /// Reads what `place` names and plans its repair, with what `level` allows; `access` says whether the
@@ -88,12 +89,13 @@ fn look(
     match image::open(place, shape, observer)? {
         Image::Ubifs(bare) => of_bare(place, shape, level, &bare.device),
         Image::Ubi(ubi) => of_ubi(place, shape, level, ubi),
-        Image::Jffs2(_) | Image::Yaffs(_) | Image::Read(_) => Err(not_repaired(place)),
+        Image::Jffs2(_) => of_jffs2(place, shape, level),
+        Image::Yaffs(_) | Image::Read(_) => Err(not_repaired(place)),
     }
 }
 
 fn not_repaired(place: &Place) -> Error {
-    Error::new(format!("{}: only UBI and UBIFS are repaired", place.path.display()))
+    Error::new(format!("{}: only UBI, UBIFS and JFFS2 are repaired", place.path.display()))
         .with_kind(crate::ErrorKind::Unsupported)
 }
 
@@ -134,7 +136,7 @@ fn of_ubi(place: &Place, shape: &Shape, level: Level, image: UbiImage) -> Result
     let mut all = Examined::new(
         (place, shape),
         level,
-        Held::Ubi { start, peb_size },
+        Held::Blocks { start, peb_size },
         Some(flash),
         Vec::new(),
     );
@@ -145,6 +147,48 @@ fn of_ubi(place: &Place, shape: &Shape, level: Level, image: UbiImage) -> Result
         all.add(volume, name);
     }
     Ok(all)
+}
+
+/// Plans the repair of a JFFS2.
+fn of_jffs2(place: &Place, shape: &Shape, level: Level) -> Result<Examined, Error> {
+    place.refuse_volume()?;
+    let path = place.path.as_path();
+    let source = match driver::chip(path, Access::Read)? {
+        Some(chip) => Source::Device(chip.device),
+        None => {
+            let file: Arc<dyn ReadAt> = Arc::new(File::open(path).context(path.display())?);
+            match span::one(place, shape)? {
+                Some(_) => {
+                    return Err(Error::new(format!(
+                        "{}: only whole files are repaired",
+                        path.display()
+                    ))
+                    .hint("cut the JFFS2 out into a file of its own"));
+                }
+                None => Source::Image(file),
+            }
+        }
+    };
+    let options = OpenOptions {
+        start: shape.start,
+        erase_size: shape.sizes.peb,
+        order: shape.byte_order,
+        empty: true,
+    };
+    let found = image::find_jffs2::<Survey>(source.clone(), &options, shape.sizes.page)?;
+    let Some((survey, _, None)) = found else { return Err(raw_dump::only_read()) };
+    let found = survey.shape;
+    let flash = jffs2::examine(&source, &options).context(path.display())?;
+    if !found.is_certain && !flash.plan().is_empty() {
+        let size = crate::text::size(found.erase_size.into());
+        return Err(Error::usage(format!(
+            "{}: nothing in the image proves the size of an eraseblock, {size} is a guess",
+            path.display()
+        ))
+        .hint(Setting::Peb.to("SIZE") + " states it"));
+    }
+    let held = Held::Blocks { start: found.start, peb_size: found.erase_size };
+    Ok(Examined::new((place, shape), level, held, Some(flash), Vec::new()))
 }
 
 /// Returns the volume that is named, or all with a UBIFS.
@@ -239,7 +283,7 @@ impl Examined {
     pub fn repair(&self, copy: &Path, observer: &dyn Observer) -> Result<(), Error> {
         let place = Place { path: copy.to_owned(), ..self.place.clone() };
         match (&self.flash, self.held) {
-            (Some(flash), Held::Ubi { start, peb_size }) => {
+            (Some(flash), Held::Blocks { start, peb_size }) => {
                 if driver::is_chip(copy)? {
                     let args = FlashOptions { target: place.target(), ..FlashOptions::default() };
                     flash::write(&*Flash::open(&args, Access::Write)?.device, flash.blocks())?;
@@ -255,7 +299,7 @@ impl Examined {
                 drop(image);
                 complete(copy, leb_size)?;
             }
-            (None, Held::Ubi { .. }) => {}
+            (None, Held::Blocks { .. }) => {}
         }
         for volume in self.volumes.iter().filter(|volume| !volume.repair.plan().is_empty()) {
             if let Some(id) = volume.id {
@@ -308,8 +352,21 @@ impl Examined {
         let copy = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
         std::fs::copy(path, copy.path())?;
         self.repair(copy.path(), observer)?;
+        if driver::is_chip(path)? {
+            return self.on_chip(copy.path(), undo_file);
+        }
         let target = File::options().read(true).write(true).open(path).context(path.display())?;
         Ok(undo::replace(&target, copy.as_file(), undo_file)?)
+    }
+
+    /// Makes the eraseblocks of a chip what they are on its repaired copy, through the chip.
+    fn on_chip(&self, copy: &Path, undo_file: &Path) -> Result<undo::UndoReport, Error> {
+        let path = &self.place.path;
+        let missing = || Error::new(format!("{}: is no chip any more", path.display()));
+        let repaired = driver::chip(copy, Access::Read)?.ok_or_else(missing)?;
+        let chip = driver::chip(path, Access::Write)?.ok_or_else(missing)?;
+        let blocks = differing(&*chip.device, &*repaired.device)?;
+        Ok(undo::replace_blocks(&*chip.device, &blocks, undo_file)?)
     }
 
     /// Writes what is removed into a folder: the bytes of each piece, and a list of their places and
@@ -332,6 +389,25 @@ impl Examined {
     }
 }
 
+/// Returns the eraseblocks that are to be different.
+fn differing(now: &dyn Mtd, wanted: &dyn Mtd) -> Result<Blocks, Error> {
+    let geometry = now.geometry();
+    let size = geometry.peb_size() as usize;
+    let (mut one, mut other) = (vec![0; size], vec![0; size]);
+    let mut blocks = Blocks::new();
+    for peb in geometry.pebs() {
+        if now.is_bad(peb)? {
+            continue;
+        }
+        now.read(geometry.address_of(peb), &mut one)?;
+        wanted.read(geometry.address_of(peb), &mut other)?;
+        if one != other {
+            blocks.insert(peb.get(), other.clone());
+        }
+    }
+    Ok(blocks)
+}
+
 /// Writes eraseblocks into a file.
 fn put(copy: &Path, start: u64, peb_size: u32, blocks: &Blocks) -> Result<(), Error> {
     use std::os::unix::fs::FileExt;
@@ -339,7 +415,14 @@ fn put(copy: &Path, start: u64, peb_size: u32, blocks: &Blocks) -> Result<(), Er
     for (peb, bytes) in blocks {
         let mut block = bytes.clone();
         block.resize(peb_size as usize, 0xFF);
-        file.write_all_at(&block, start + u64::from(*peb) * u64::from(peb_size))?;
+        let at = start + u64::from(*peb) * u64::from(peb_size);
+        // The last block of the file may have been cut short: its rest is erased.
+        let end = file.metadata()?.len();
+        if end < at {
+            let missing = usize::try_from(at - end).unwrap_or(usize::MAX).min(peb_size as usize);
+            file.write_all_at(&vec![0xFF; missing], end)?;
+        }
+        file.write_all_at(&block, at)?;
     }
     Ok(())
 }
@@ -371,10 +454,30 @@ pub fn take_back(
 ) -> Result<undo::UndoReport, Error> {
     refuse_device(target)?;
     let access = if run == undo::Run::Dry { Access::Read } else { Access::Write };
-    let _lock = lock(target, access)?;
     let record = File::open(undo_file).context(undo_file.display())?;
+    if undo::is_of_flash(&record).context(undo_file.display())?
+        && let Some(chip) = driver::chip(target, access)?
+    {
+        return undo::undo_blocks(&record, &*chip.device, run).context(target.display());
+    }
+    let _lock = lock(target, access)?;
     let mut options = File::options();
     options.read(true).write(access.is_write());
     let file = options.open(target).context(target.display())?;
     undo::undo(&record, &file, run).context(target.display())
+}
+
+/// Takes back a repair that was interrupted, if the undo file is that of one, and removes the undo file;
+/// returns whether it was. Fails as [`take_back`] does.
+pub fn take_back_interrupted(undo_file: &Path, target: &Path) -> Result<bool, Error> {
+    let Ok(record) = File::open(undo_file) else { return Ok(false) };
+    if undo::is_finished(&record)? {
+        return Ok(false);
+    }
+    // An undo file that is not whole was not followed by a change of the target.
+    if undo::is_whole(&record)? {
+        take_back(undo_file, target, undo::Run::Real)?;
+    }
+    std::fs::remove_file(undo_file).context(undo_file.display())?;
+    Ok(true)
 }

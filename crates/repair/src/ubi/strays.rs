@@ -36,7 +36,11 @@ pub(super) fn repair(work: &mut Work) -> Result<(), RepairError> {
             _ => {}
         }
     }
-    nameless(work)
+    let attachment = work.attach()?;
+    for one in nameless(work, &attachment)? {
+        by_one_byte(work, &one, &attachment);
+    }
+    Ok(())
 }
 
 fn problems(attachment: &Attachment) -> impl Iterator<Item = &Finding> {
@@ -90,15 +94,13 @@ struct Nameless {
     block: Vec<u8>,
 }
 
-/// Finds the LEBs of eraseblocks whose VID headers are lost.
-fn nameless(work: &mut Work) -> Result<(), RepairError> {
+/// Finds the LEBs of eraseblocks whose VID headers are lost, once the volumes are known.
+pub(super) fn identify(work: &mut Work) -> Result<(), RepairError> {
     let attachment = work.attach()?;
-    let mut all = find(work, &attachment)?;
-    all.retain(|one| !by_one_byte(work, one, &attachment));
+    let all = nameless(work, &attachment)?;
     if all.is_empty() {
         return Ok(());
     }
-    let attachment = work.attach()?;
     let missing = Missing::of(&work.flash()?, &work.layout, work.options.attach)?;
     let found: Vec<_> = all.iter().map(|one| of_content(work, one, &missing)).collect();
     for (one, place) in all.iter().zip(&found) {
@@ -116,7 +118,7 @@ fn nameless(work: &mut Work) -> Result<(), RepairError> {
 }
 
 /// Returns the blocks with data without a usable VID header.
-fn find(work: &Work, attachment: &Attachment) -> Result<Vec<Nameless>, RepairError> {
+fn nameless(work: &Work, attachment: &Attachment) -> Result<Vec<Nameless>, RepairError> {
     let mut all = Vec::new();
     for finding in problems(attachment) {
         if let Location::Peb(peb, _) = finding.at
@@ -146,10 +148,10 @@ fn find(work: &Work, attachment: &Attachment) -> Result<Vec<Nameless>, RepairErr
     Ok(all)
 }
 
-/// Writes a VID header again of which one byte is wrong; returns whether it was such a one. Its sequence
-/// number stays: attaching decides between it and other blocks of the LEB, as before the damage.
-fn by_one_byte(work: &mut Work, one: &Nameless, attachment: &Attachment) -> bool {
-    let Some(header) = recovered_vid(&one.block, &work.layout) else { return false };
+/// Writes a VID header again of which one byte is wrong. Its sequence number stays: attaching decides
+/// between it and other blocks of the LEB, as before the damage.
+fn by_one_byte(work: &mut Work, one: &Nameless, attachment: &Attachment) {
+    let Some(header) = recovered_vid(&one.block, &work.layout) else { return };
     let volume = attachment.volume(header.volume);
     let fits = volume.is_none_or(|volume| {
         volume.kind == header.kind
@@ -157,14 +159,13 @@ fn by_one_byte(work: &mut Work, one: &Nameless, attachment: &Attachment) -> bool
             && header.leb.get() < volume.reserved_lebs
     });
     if !fits || header.sqnum.get() > attachment.max_sqnum.get().saturating_add(NEAR) {
-        return false;
+        return;
     }
     let why = format!(
         "{}: one byte of it is wrong, which its checksum shows: LEB {} of volume {}",
         one.finding.message, header.leb, header.volume
     );
     put(work, attachment, one, &header, why);
-    true
 }
 
 fn put(work: &mut Work, attachment: &Attachment, one: &Nameless, header: &VidHeader, why: String) {

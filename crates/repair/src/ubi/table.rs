@@ -4,8 +4,8 @@
 use super::work::Work;
 use crate::error::RepairError;
 use crate::plan::{Action, Level};
-use crate::superblock;
 use eraseblock_base::{Finding, Leb, Location, Peb, Severity, VolumeId};
+use eraseblock_mtd::LebDevice;
 use eraseblock_ubi::attach::MAX_IMAGE_LEBS;
 use eraseblock_ubi::{Attachment, PebState, Ubi, VolumeInfo};
 use eraseblock_ubi_format::constants::{LAYOUT_LEBS, LAYOUT_VOLUME, RECORD_SIZE};
@@ -14,6 +14,9 @@ use eraseblock_ubi_format::table::{TableVerdict, encode_table, read_table};
 use eraseblock_ubi_format::{
     Compat, SqNum, VidHeader, VolumeFlags, VolumeKind, VolumeName, VolumeRecord,
 };
+use eraseblock_ubifs_format::constants::NodeType;
+use eraseblock_ubifs_format::decode::{self as ubifs, Limits};
+use eraseblock_ubifs_format::raw::SuperblockNode;
 use std::collections::{BTreeMap, BTreeSet};
 
 type Records = BTreeMap<VolumeId, VolumeRecord>;
@@ -183,14 +186,25 @@ fn record(info: &VolumeInfo) -> VolumeRecord {
     }
 }
 
-/// Returns the record of a volume that has none: a UBIFS says how many LEBs it has.
+/// Returns the record of a volume that has none: a UBIFS says how many LEBs it has at least.
 fn from_content(ubi: &Ubi, info: &VolumeInfo) -> VolumeRecord {
-    let volume = ubi.volume(info.id).ok();
-    let settled = volume.and_then(|volume| superblock::settle(&volume).ok());
-    let stated = settled.map_or(0, |settled| settled.sb.leb_cnt);
-    let most = if info.kind == VolumeKind::Dynamic { stated.min(MAX_IMAGE_LEBS) } else { 0 };
     let record = record(info);
-    VolumeRecord { reserved_lebs: record.reserved_lebs.max(most), ..record }
+    let stated = if info.kind == VolumeKind::Dynamic { stated_lebs(ubi, info.id) } else { 0 };
+    VolumeRecord { reserved_lebs: record.reserved_lebs.max(stated), ..record }
+}
+
+/// Returns how many LEBs the superblock of a UBIFS states; 0 without one.
+fn stated_lebs(ubi: &Ubi, id: VolumeId) -> u32 {
+    let read = || {
+        let volume = ubi.volume(id).ok()?;
+        let mut bytes = vec![0; SuperblockNode::SIZE.min(volume.leb_size() as usize)];
+        volume.read(Leb::new(0), 0, &mut bytes).ok()?;
+        let (limits, at) = (Limits::unknown(volume.leb_size()), Location::leb(Leb::new(0)));
+        let node = ubifs::expect(&bytes, NodeType::Superblock, &limits, at).ok()?;
+        node.superblock().ok()
+    };
+    let most = |lebs: u32| lebs.min(MAX_IMAGE_LEBS);
+    read().map_or(0, |sb| most(sb.leb_cnt))
 }
 
 /// Puts right what records say about each other: names differ, and one volume resizes itself at most.
@@ -215,9 +229,10 @@ fn settle(records: &mut Records) {
 /// volume is smaller than its LEBs.
 fn correct(work: &mut Work, attachment: &Attachment, finding: &Finding) -> Result<(), RepairError> {
     let seen = seen(work, attachment)?;
+    let ubi = Ubi::attach(work.flash()?, &work.layout, &work.options.attach)?;
     let mut records = Records::new();
     for info in &attachment.volumes {
-        let mut record = record(info);
+        let mut record = from_content(&ubi, info);
         if let Some(header) = seen.get(&info.id) {
             let more = header.leb.get().saturating_add(1).max(header.used_lebs);
             let before = record.clone();
