@@ -17,7 +17,7 @@ use clap::{CommandFactory, Parser, Subcommand};
                   forced. VOLUME is a UBI volume's name or number. A file named by -o is replaced when the\n\
                   new one is complete; any other file that exists, only with --force. Exit codes: 0 done,\n\
                   1 done with findings, 2 usage, 3 could not.\n\n\
-                  The classic tools are here too: `eraseblock mkfs.ubifs ...`, `ubinize`, `mkfs.jffs2`, `sumtool`, `fsck.ubifs`,\n\
+                  The classic tools are here too: `eraseblock mkfs.ubifs ...`, `ubinize`, `mkfs.jffs2`, `sumtool`, `fsck.ubifs`, `fsck.jffs2`,\n\
                   or a symbolic link of that name, and the readers `ubireader_extract_images`,\n\
                   `ubireader_extract_files` and `jefferson`. `personalities` makes the links."
 )]
@@ -80,7 +80,7 @@ pub(crate) enum Command {
     Get(command::put::GetArgs),
     /// Verify every structure of a file system
     Check(command::check::CheckArgs),
-    /// Plan the repair of a damaged UBIFS, and repair a copy or the file itself
+    /// Plan the repair of a damaged UBI, UBIFS or JFFS2, and repair a copy or the file itself
     Repair(command::repair::RepairArgs),
     /// Take back what `repair --in-place` changed
     Undo(command::undo::UndoArgs),

@@ -408,6 +408,13 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
             ("fsck.ubifs -a board.ubi:rootfs", "Repair what can be repaired without a loss"),
         ],
     ),
+    (
+        "fsck.jffs2",
+        &[
+            ("fsck.jffs2 -n root.jffs2", "Is it consistent?"),
+            ("fsck.jffs2 -y root.jffs2", "Repair it; what cannot be right is removed"),
+        ],
+    ),
     ("jefferson", &[("jefferson -d out firmware.bin", "The files of each JFFS2")]),
     (
         "ubireader_extract_files",
