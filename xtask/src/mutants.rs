@@ -164,7 +164,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     let folder = tree.root.join("results");
     if !options.is_report {
         let rooms = chosen.iter().filter_map(|it| it.name.split('/').next()).collect();
-        let covered = coverage::coverage(&tree, &rooms)?;
+        let covered = coverage::coverage(&tree, &rooms, options.judges)?;
         let known = results::read(&folder)?;
         let is_open = |it: &&Chosen<'_>| match (options.again, known.get(it.name)) {
             (Again::All, _) | (_, None) => true,
@@ -212,10 +212,10 @@ fn judge_all(
             let Some((index, it)) = next else { return Ok(()) };
             let begun = Instant::now();
             let with_cuts = options.judges == Judges::All && is_sampled(it.name);
-            let (mut outcome, cuts) = judge::judge(it.number, covered, with_cuts)?;
+            let (mut outcome, mut cuts) = judge::judge(it.number, covered, with_cuts)?;
             if options.judges == Judges::OfTheCrates && !matches!(outcome, Outcome::Caught(_)) {
                 // The lab may catch it: this is no result, but it counts as not caught.
-                outcome = Outcome::Open;
+                (outcome, cuts) = (Outcome::Open, None);
             }
             let seconds = (begun.elapsed().as_secs_f64() * 10.0).round() / 10.0;
             let judged = Judged { name: it.name.to_owned(), line: it.line, outcome, cuts, seconds };

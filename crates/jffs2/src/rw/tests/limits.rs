@@ -77,7 +77,7 @@ fn every_file_of_a_full_medium_can_be_emptied() {
 }
 
 /// A marker whose checksum is wrong is no marker: Linux would take the block for a foreign one, so
-/// it is erased and marked anew before it is used.
+/// it is erased and marked again before it is used.
 #[test]
 fn a_block_with_a_damaged_marker_gets_a_new_one() {
     let chip = nor();
