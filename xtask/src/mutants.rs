@@ -23,7 +23,7 @@ mod values;
 
 use self::coverage::Covered;
 use self::report::Reasons;
-use self::results::Judged;
+use self::results::{Judged, Outcome};
 use self::tree::Judges;
 use crate::command::repository;
 use anyhow::{Context, Result, bail};
@@ -164,11 +164,13 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     let folder = tree.root.join("results");
     if !options.is_report {
         let rooms = chosen.iter().filter_map(|it| it.name.split('/').next()).collect();
-        let covered = coverage::coverage(&tree, &rooms)?;
+        let covered = coverage::coverage(&tree, &rooms, options.judges)?;
         let known = results::read(&folder)?;
         let is_open = |it: &&Chosen<'_>| match (options.again, known.get(it.name)) {
             (Again::All, _) | (_, None) => true,
-            (Again::None, Some(_)) => false,
+            (Again::None, Some(judged)) => {
+                judged.outcome == Outcome::Open && options.judges == Judges::All
+            }
             (Again::Survivors, Some(judged)) => !judged.is_caught(),
         };
         let open: Vec<Chosen<'_>> = chosen.iter().filter(is_open).copied().collect();
@@ -210,7 +212,11 @@ fn judge_all(
             let Some((index, it)) = next else { return Ok(()) };
             let begun = Instant::now();
             let with_cuts = options.judges == Judges::All && is_sampled(it.name);
-            let (outcome, cuts) = judge::judge(it.number, covered, with_cuts)?;
+            let (mut outcome, mut cuts) = judge::judge(it.number, covered, with_cuts)?;
+            if options.judges == Judges::OfTheCrates && !matches!(outcome, Outcome::Caught(_)) {
+                // The lab may catch it: this is no result, but it counts as not caught.
+                (outcome, cuts) = (Outcome::Open, None);
+            }
             let seconds = (begun.elapsed().as_secs_f64() * 10.0).round() / 10.0;
             let judged = Judged { name: it.name.to_owned(), line: it.line, outcome, cuts, seconds };
             println!(
@@ -221,10 +227,6 @@ fn judge_all(
                 cuts,
                 it.name
             );
-            if options.judges == Judges::OfTheCrates && !judged.is_caught() {
-                // The lab may catch it.
-                continue;
-            }
             let line = serde_json::to_string(&judged)? + "\n";
             shared.lock().expect("no worker panics").1.write_all(line.as_bytes())?;
         }

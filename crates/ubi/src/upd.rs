@@ -41,7 +41,9 @@ impl Core {
         self.unmap_from(id, 0)?;
         self.flush_erasures(id, None)?;
         let lebs = u32::try_from(len.div_ceil(u64::from(usable))).expect("within the volume");
-        self.volume_mut(id)?.used_lebs = 0;
+        // Both: the old length of the last LEB would be reported as content of a volume without any.
+        let volume = self.volume_mut(id)?;
+        (volume.used_lebs, volume.last_leb_bytes) = (0, 0);
         let mut left = len;
         for leb in (0..lebs).map(Leb::new) {
             let part = left.min(u64::from(usable));

@@ -1,6 +1,6 @@
 //! Which mutants each test reaches, and how long it takes: recorded once for each build.
 
-use super::tree::{Program, Tree};
+use super::tree::{Judges, Program, Tree};
 use crate::command::repository;
 use crate::suite::ended;
 use anyhow::{Context, Result, ensure};
@@ -15,6 +15,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// The longest test that judges mutants, in seconds of processor time.
 const LONGEST: f64 = 10.0;
+/// The same in a quick run.
+const LONGEST_QUICK: f64 = 2.0;
 
 /// Address space of a test in KiB: some mutants allocate without bound.
 const MEMORY: u32 = 3 << 20;
@@ -62,12 +64,20 @@ pub(super) struct Covered {
     pub(super) tests: Vec<Test>,
 }
 
-/// Tests by program, kept with the time at which it was built.
-type Kept = BTreeMap<PathBuf, (u128, Vec<Test>)>;
+/// Tests by program, kept with the time at which it was built and the longest test in seconds.
+type Kept = BTreeMap<PathBuf, (u128, f64, Vec<Test>)>;
 
 /// Returns the tests of these crates and of the lab, from the last record if the program is the
 /// same. Fails if a test fails without a mutant.
-pub(super) fn coverage(tree: &Tree, rooms: &BTreeSet<&str>) -> Result<Vec<Covered>> {
+pub(super) fn coverage(
+    tree: &Tree,
+    rooms: &BTreeSet<&str>,
+    judges: Judges,
+) -> Result<Vec<Covered>> {
+    let longest = match judges {
+        Judges::All => LONGEST,
+        Judges::OfTheCrates => LONGEST_QUICK,
+    };
     let path = tree.root.join("coverage.json");
     let mut kept: Kept = fs::read(&path)
         .ok()
@@ -77,12 +87,12 @@ pub(super) fn coverage(tree: &Tree, rooms: &BTreeSet<&str>) -> Result<Vec<Covere
     let is_needed = |it: &&Program| it.room() == LAB || rooms.contains(it.room());
     for program in tree.programs.iter().filter(is_needed) {
         let built = built(&program.path)?;
-        let known = kept.remove(&program.path).filter(|(time, _)| *time == built);
-        let tests = match known {
-            Some((_, tests)) => tests,
-            None => record(tree, program)?,
+        let known = kept.remove(&program.path);
+        let (limit, tests) = match known {
+            Some((time, limit, tests)) if time == built && limit >= longest => (limit, tests),
+            _ => (longest, record(tree, program, longest)?),
         };
-        kept.insert(program.path.clone(), (built, tests.clone()));
+        kept.insert(program.path.clone(), (built, limit, tests.clone()));
         fs::write(&path, serde_json::to_vec(&kept)?)?;
         covered.push(Covered { program: program.clone(), group: group(program), tests });
     }
@@ -107,7 +117,7 @@ fn group(program: &Program) -> Group {
 }
 
 /// Runs each test of a program by itself.
-fn record(tree: &Tree, program: &Program) -> Result<Vec<Test>> {
+fn record(tree: &Tree, program: &Program, longest: f64) -> Result<Vec<Test>> {
     let listed = run(program, &["--list", "--format", "terse"], 60.0, &[])?;
     let names: Vec<&str> =
         listed.text.lines().filter_map(|line| line.strip_suffix(": test")).collect();
@@ -119,9 +129,9 @@ fn record(tree: &Tree, program: &Program) -> Result<Vec<Test>> {
         }
         let path = file.to_str().context("the path of the repository is not UTF-8")?;
         let setting = [("ERASEBLOCK_MUTANT_RECORD", path)];
-        let done = run(program, &["--exact", name], LONGEST, &setting)?;
+        let done = run(program, &["--exact", name], longest, &setting)?;
         if done.is_timeout {
-            println!("{name} takes more than {LONGEST} s: it judges no mutants");
+            println!("{name} takes more than {longest} s: it judges no mutants");
             continue;
         }
         ensure!(done.is_good, "{name} fails without a mutant:\n{}", done.text);

@@ -89,6 +89,8 @@ struct Counts {
     timeouts: usize,
     survived: usize,
     unreached: usize,
+    /// Not caught by the tests of their crates, and not judged by the lab.
+    open: usize,
     /// Mutants that the campaigns reach and were run on, and those that they caught.
     campaigns: [usize; 2],
 }
@@ -104,6 +106,7 @@ impl Counts {
             }
             Outcome::Survived => self.survived += 1,
             Outcome::Unreached => self.unreached += 1,
+            Outcome::Open => self.open += 1,
         }
     }
 
@@ -129,8 +132,8 @@ pub(super) fn table(
 ) -> String {
     let mut text = String::from(
         "| sources | mutants | judged | equivalent | caught of the others | by unit tests | by integration tests | by power cuts \
-         | by other tests of the lab | of these, did not end | survived | never reached | power cuts alone |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
+         | by other tests of the lab | of these, did not end | survived | never reached | open | power cuts alone |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for (room, title) in ROOMS {
         let is_here = |name: &str| room.is_empty() || name.split('/').next() == Some(room);
@@ -154,7 +157,7 @@ fn row(title: &str, counts: &Counts) -> String {
         Some(percent) => format!("{part} of {whole} ({percent} %)"),
     };
     format!(
-        "| {title} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
+        "| {title} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
         counts.planted,
         counts.judged,
         counts.equivalent,
@@ -166,6 +169,7 @@ fn row(title: &str, counts: &Counts) -> String {
         counts.timeouts,
         counts.survived,
         counts.unreached,
+        counts.open,
         share(counts.campaigns[1], counts.campaigns[0]),
     )
 }
@@ -200,7 +204,11 @@ pub(super) fn page(
     if !open.is_empty() {
         write!(text, "\n## Not classified\n\n")?;
         for it in open {
-            let word = if it.outcome == Outcome::Unreached { " (never reached)" } else { "" };
+            let word = match it.outcome {
+                Outcome::Unreached => " (never reached)",
+                Outcome::Open => " (open: not judged by the lab)",
+                _ => "",
+            };
             writeln!(text, "- {}{word}", it.name)?;
         }
     }
@@ -249,14 +257,18 @@ mod tests {
             judged("ubi/c", Outcome::Survived),
             judged("ubi/e", Outcome::Unreached),
             judged("ubi/f", caught()),
+            judged("ubi/g", Outcome::Open),
         ];
         let all: Vec<&Judged> = results.iter().collect();
         let table = table(&all, &BTreeSet::from(["ubi/a"]), &reasons(), |_| false);
-        // The equivalent one is not among those that could be caught.
-        assert!(table.contains("| UBI | 1 | 4 | 1 | 1 of 3 (33 %) | 1 |"), "{table}");
+        // The equivalent one is not among those that could be caught; the open one counts as not
+        // caught.
+        assert!(table.contains("| UBI | 1 | 5 | 1 | 1 of 4 (25 %) | 1 |"), "{table}");
+        assert!(table.contains("| 2 | 1 | 1 | - |"), "{table}");
         let page = page("# Head", &table, &all, &reasons()).unwrap();
         let parts: Vec<&str> = page.split("\n## ").collect();
         assert!(parts[1].contains("- ubi/a: b\n") && parts[2].contains("- ubi/c: d\n"));
         assert!(parts[3].contains("- ubi/e (never reached)\n") && !page.contains("ubi/f"));
+        assert!(parts[3].contains("- ubi/g (open: not judged by the lab)\n"));
     }
 }

@@ -16,6 +16,8 @@ pub(super) enum Outcome {
     Caught(Caught),
     /// Every test that reaches it passed.
     Survived,
+    /// The tests of its crate passed; those of the lab have not run.
+    Open,
     /// No test reaches it.
     Unreached,
 }

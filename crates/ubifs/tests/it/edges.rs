@@ -99,7 +99,7 @@ fn attribute_names_end_at_64_kib() {
     checked(&fs).unwrap();
 }
 
-/// A recovery raises sizes that a cut left behind. It must not claim that for files whose size was
+/// A recovery raises sizes that a cut left too small. It must not report that for files whose size was
 /// right: the report would send its reader after a loss that never was.
 #[test]
 fn a_recovery_reports_no_size_that_was_right() {
@@ -121,7 +121,7 @@ fn a_recovery_reports_no_size_that_was_right() {
             let (fs, report) =
                 UbifsMount::mount(Arc::clone(&volume) as _, MountOptions::default()).unwrap();
             let raised = report.iter().any(|it| it.code == "size-fixed");
-            assert!(!raised, "cut {torn:?} operation {cut}: {:?}", report);
+            assert!(!raised, "cut {torn:?} operation {cut}: {report:?}");
             assert_eq!(fs.attr(ino).unwrap().size, 8192);
             let mut back = [0; 4096];
             fs.read(ino, 0, &mut back).unwrap();
@@ -145,7 +145,7 @@ fn a_sequence_number_that_occurs_twice_is_a_warning() {
     assert_eq!((codes(61), codes(60)), (0, 1));
 }
 
-/// Damage in the log takes the references in it, not those behind it.
+/// Damage in the log loses the references in it, not those after it.
 #[test]
 fn references_behind_damage_in_the_log_are_salvaged() {
     let mut image = Image::worked();
