@@ -24,6 +24,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 const TAB: &str = "\u{e004}";
 const ENTER: &str = "\u{e007}";
 const DOWN: &str = "\u{e015}";
+const LEFT: &str = "\u{e012}";
 const RIGHT: &str = "\u{e014}";
 /// Tab stops until every control of a page has been met.
 const STOPS: usize = 200;
@@ -219,6 +220,7 @@ impl Run<'_> {
         self.browser.keys(RIGHT)?;
         let after = self.text("document.getElementById('cell').textContent")?;
         ensure!(before != after, "the arrow key does not move: {after}");
+        self.browser.keys(LEFT)?;
         self.browser.keys(ENTER)?;
         self.ready("block")?;
         self.tab_to("the strip", "it.matches('.strip')")?;

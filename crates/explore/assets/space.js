@@ -59,8 +59,8 @@ function treemap(children, by, open) {
         fill(node, all.filter(([part]) => part.w >= SMALLEST && part.h >= SMALLEST).slice(0, DRAWN).map(([part, index, isTop]) => {
             const child = part.item.child;
             const text = `${child.name}${child.is_directory ? '/' : ''}`;
-            const button = el('button', { title: shown(`${text}: ${size(child.stored)} on the flash, ${size(child.size)} of content, ${child.files} files`), 'aria-label': `${text}, ${size(child[by])}`, onclick: () => child.is_directory && open(child) },
-                part.w > 50 ? text : '', part.w > 60 && part.h > 36 && (!child.children || !isTop) ? el('small', {}, size(child[by])) : null);
+            const button = el('button', { title: shown(`${text}: ${size(child.stored)} on the flash, ${size(child.size)} of content, ${child.files} files`), 'aria-label': part.w <= 50 && `${text}, ${size(child[by])}`, onclick: () => child.is_directory && open(child) },
+                part.w > 50 ? text + ' ' : '', part.w > 60 && part.h > 36 && (!child.children || !isTop) ? el('small', {}, size(child[by])) : null);
             for (const [name, value] of Object.entries({ left: part.x, top: part.y, width: part.w, height: part.h })) button.style.setProperty(name, value + 'px');
             button.style.setProperty('background', `color-mix(in srgb, ${volumeColour(index)} ${isTop ? 45 : 75}%, white)`);
             return button;
