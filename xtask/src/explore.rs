@@ -282,7 +282,8 @@ impl Run<'_> {
         self.wait_for(&count.to_string(), "document.querySelectorAll('#deleted tbody tr').length")?;
         self.tab_to("the slider", "it.id === 'slider'")?;
         self.browser.keys("\u{e011}")?;
-        self.wait_for("commit 0", "document.getElementById('as-of').textContent")?;
+        let first = format!("commit {},", commits.first().context("no commit")?["number"]);
+        self.wait_for(&first, "document.getElementById('as-of').textContent")?;
         self.browser.keys("\u{e010}")?;
         self.wait_for("now", "document.getElementById('as-of').textContent")
     }

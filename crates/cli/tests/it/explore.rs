@@ -81,7 +81,7 @@ fn used() -> Sample {
     sample
 }
 
-/// What a command prints, whatever its exit code.
+/// What a command prints, with any exit code.
 fn printed(sample: &Sample, arguments: &[&str]) -> Value {
     let out = sample.run(&[arguments, &["--json"]].concat()).out;
     serde_json::from_str(&out).unwrap()

@@ -228,7 +228,7 @@ impl Index {
 
 type Column = fn(&Block) -> Value;
 
-/// The columns of blocks, beside those of states.
+/// The columns of blocks, without those of states.
 const COLUMNS: [(&str, Column); 13] = [
     ("number", |block| block.number.into()),
     ("segment", |block| block.segment.into()),
