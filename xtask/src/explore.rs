@@ -66,6 +66,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
         let hint = "make explore installs it";
         find_program(program).with_context(|| format!("{program} is missing (hint: {hint})"))?;
     }
+    let bin = fs::canonicalize(&bin).with_context(|| format!("{} is missing", bin.display()))?;
     let folder = tempfile::tempdir()?;
     let images = Images::make(&bin, folder.path())?;
     let mut browser = Browser::start()?;
@@ -103,7 +104,9 @@ struct Page {
 impl Page {
     fn serve(bin: &Path, image: &Path) -> Result<Self> {
         let mut command = Command::new(bin);
-        command.arg("explore").arg(image).arg("--no-open").stdout(Stdio::piped());
+        let name = image.file_name().context("no name")?;
+        command.arg("explore").arg(name).arg("--no-open").stdout(Stdio::piped());
+        command.current_dir(image.parent().context("no folder")?);
         let mut server = command.spawn()?;
         let out = server.stdout.take().context("no standard output")?;
         let mut address = String::new();
@@ -474,6 +477,10 @@ impl Run<'_> {
                         "motd",
                         "(document.getElementById('file-name') || {}).textContent",
                     )?;
+                }
+                if name == "block" {
+                    self.tab_to("a field", "it.closest('.fields') && it.matches('button')")?;
+                    self.browser.keys(&DOWN.repeat(7))?;
                 }
                 let suffix = if scheme == "dark" { "-dark" } else { "" };
                 self.picture(&folder.join(format!("{name}{suffix}.png")))?;

@@ -344,8 +344,8 @@ export async function mapView(place, rest) {
     const body = el('div', { class: 'split' }, field, panel);
     fill(place, el('div', { class: 'map' },
         el('div', { class: 'bar' }, el('label', {}, 'Colour', select), key, el('span', { class: 'grow' }),
-            el('button', { 'aria-label': 'Smaller cells', onclick: () => zoom(1 / 1.5) }, '\u2212'),
-            el('button', { 'aria-label': 'Larger cells', onclick: () => zoom(1.5) }, '+'), asTable),
+            el('span', { class: 'group' }, el('button', { 'aria-label': 'Smaller cells', onclick: () => zoom(1 / 1.5) }, '\u2212'),
+                el('button', { 'aria-label': 'Larger cells', onclick: () => zoom(1.5) }, '+'), asTable)),
         el('p', { class: 'soft' }, `${grouped(blocks.total)} blocks, ${size(world.summary.size)}. Arrow keys move, Enter opens a block, + and \u2212 zoom.`),
         body));
     measure(chosen.measure);
