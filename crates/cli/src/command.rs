@@ -26,6 +26,7 @@ pub(crate) mod personalities;
 pub(crate) mod put;
 pub(crate) mod recover;
 pub(crate) mod repair;
+pub(crate) mod scan;
 pub(crate) mod serve;
 pub(crate) mod stat;
 pub(crate) mod timeline;

@@ -27,7 +27,9 @@ pub struct Outcome<'a> {
     pub actions: &'a [eraseblock_repair::Action],
     /// What it loses.
     pub loses: Vec<&'a eraseblock_repair::Loss>,
-    /// LEBs that the repair writes or erases.
+    /// Problems that no rule repairs, or none at this level.
+    pub left: &'a [eraseblock_base::Finding],
+    /// LEBs and eraseblocks that the repair writes or erases.
     pub lebs: usize,
     /// Whether something was repaired.
     pub repaired: bool,
@@ -36,10 +38,16 @@ pub struct Outcome<'a> {
 #[cfg(feature = "repair")]
 impl<'a> Outcome<'a> {
     /// Describes a repair.
-    pub fn of(repair: &'a eraseblock_repair::Repair, repaired: bool) -> Self {
-        let plan = repair.plan();
-        let loses = plan.losses().collect();
-        Self { level: plan.level(), actions: plan.actions(), loses, lebs: repair.lebs(), repaired }
+    pub fn of(examined: &'a crate::target::repair::Examined, repaired: bool) -> Self {
+        let plan = examined.plan();
+        Self {
+            level: plan.level(),
+            actions: plan.actions(),
+            loses: plan.losses().collect(),
+            left: examined.left(),
+            lebs: examined.changes(),
+            repaired,
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "build")]
+#[cfg(any(feature = "build", feature = "edit"))]
 pub mod accounting;
 #[cfg(feature = "build")]
 mod build;

@@ -373,5 +373,5 @@ export function miniMap(lit, title) {
         });
     };
     whenShown(node, draw);
-    return node;
+    return el('div', {}, node);
 }

@@ -42,6 +42,7 @@ mod readers;
 mod recovery;
 mod repair;
 mod sample;
+mod scan;
 mod scripts;
 mod serve;
 mod structures;

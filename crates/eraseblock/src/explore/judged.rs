@@ -8,6 +8,7 @@ use crate::target::check_place;
 use crate::target::repair::{Examined, examine};
 use eraseblock_explore::{Question, Refusal};
 use eraseblock_mtd::Access;
+use eraseblock_repair::Level;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -67,9 +68,10 @@ impl Judged {
         };
         let plan = later.get(move || {
             let mut notes = Notes::default();
-            let examined: Examined = examine(&place, &shape, Access::Read, &mut notes)
-                .map_err(|error| failed(&error))?;
-            let outcome = Outcome::of(&examined.repair, Default::default());
+            let examined: Examined =
+                examine(&place, &shape, (Access::Read, Level::Safe), &mut notes)
+                    .map_err(|error| failed(&error))?;
+            let outcome = Outcome::of(&examined, Default::default());
             answered(&Planned { outcome, found: Found::of(&notes.findings) })
         })?;
         Ok(plan.to_vec())
