@@ -116,7 +116,7 @@ mod tests {
         for module in MODULES {
             let text = String::from_utf8_lossy(module.bytes);
             for line in text.lines().filter(|line| line.starts_with("import ")) {
-                assert!(line.ends_with(".js\";"), "{}: {line}", module.name);
+                assert!(line.ends_with(".js';"), "{}: {line}", module.name);
             }
             assert!(!text.contains("export default") && !text.contains("export {"));
         }
