@@ -24,6 +24,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 const TAB: &str = "\u{e004}";
 const ENTER: &str = "\u{e007}";
 const DOWN: &str = "\u{e015}";
+const LEFT: &str = "\u{e012}";
 const RIGHT: &str = "\u{e014}";
 /// Tab stops until every control of a page has been met.
 const STOPS: usize = 200;
@@ -65,6 +66,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
         let hint = "make explore installs it";
         find_program(program).with_context(|| format!("{program} is missing (hint: {hint})"))?;
     }
+    let bin = fs::canonicalize(&bin).with_context(|| format!("{} is missing", bin.display()))?;
     let folder = tempfile::tempdir()?;
     let images = Images::make(&bin, folder.path())?;
     let mut browser = Browser::start()?;
@@ -102,7 +104,9 @@ struct Page {
 impl Page {
     fn serve(bin: &Path, image: &Path) -> Result<Self> {
         let mut command = Command::new(bin);
-        command.arg("explore").arg(image).arg("--no-open").stdout(Stdio::piped());
+        let name = image.file_name().context("no name")?;
+        command.arg("explore").arg(name).arg("--no-open").stdout(Stdio::piped());
+        command.current_dir(image.parent().context("no folder")?);
         let mut server = command.spawn()?;
         let out = server.stdout.take().context("no standard output")?;
         let mut address = String::new();
@@ -219,6 +223,7 @@ impl Run<'_> {
         self.browser.keys(RIGHT)?;
         let after = self.text("document.getElementById('cell').textContent")?;
         ensure!(before != after, "the arrow key does not move: {after}");
+        self.browser.keys(LEFT)?;
         self.browser.keys(ENTER)?;
         self.ready("block")?;
         self.tab_to("the strip", "it.matches('.strip')")?;
@@ -280,7 +285,8 @@ impl Run<'_> {
         self.wait_for(&count.to_string(), "document.querySelectorAll('#deleted tbody tr').length")?;
         self.tab_to("the slider", "it.id === 'slider'")?;
         self.browser.keys("\u{e011}")?;
-        self.wait_for("commit 0", "document.getElementById('as-of').textContent")?;
+        let first = format!("commit {},", commits.first().context("no commit")?["number"]);
+        self.wait_for(&first, "document.getElementById('as-of').textContent")?;
         self.browser.keys("\u{e010}")?;
         self.wait_for("now", "document.getElementById('as-of').textContent")
     }
@@ -471,6 +477,10 @@ impl Run<'_> {
                         "motd",
                         "(document.getElementById('file-name') || {}).textContent",
                     )?;
+                }
+                if name == "block" {
+                    self.tab_to("a field", "it.closest('.fields') && it.matches('button')")?;
+                    self.browser.keys(&DOWN.repeat(7))?;
                 }
                 let suffix = if scheme == "dark" { "-dark" } else { "" };
                 self.picture(&folder.join(format!("{name}{suffix}.png")))?;

@@ -8,16 +8,17 @@ export const world = { summary: null, blocks: null, target: '', asof: '', lit: n
 
 // Reads the columns of all blocks.
 export async function readBlocks() {
+    const first = await ask('blocks', { from: 0 });
+    const total = first.total;
+    const rest = [];
+    for (let from = first.count; from < total && first.count; from += first.count) rest.push(ask('blocks', { from }));
     const all = {};
-    let total = 1;
-    for (let from = 0; from < total;) {
-        const page = await ask('blocks', { from });
+    for (const page of [first, ...(await Promise.all(rest))]) {
         for (const [name, column] of Object.entries(page)) {
-            if (Array.isArray(column)) all[name] = (all[name] || []).concat(column);
+            if (!Array.isArray(column)) continue;
+            if (!all[name]) all[name] = [];
+            for (const value of column) all[name].push(value);
         }
-        total = page.total;
-        if (!page.count) break;
-        from += page.count;
     }
     all.total = total;
     all.states = Object.keys(STATES).filter((state) => all[state]);
@@ -172,19 +173,47 @@ function side(number) {
     ];
 }
 
+// Draws small cells: a pixel each, enlarged at once.
+function pixels(context, grid, first, end, top) {
+    const { cell, columns, values, measure } = grid;
+    const rows = Math.ceil((end - first) / columns);
+    if (rows < 1) return;
+    const small = grid.small || (grid.small = document.createElement('canvas'));
+    [small.width, small.height] = [columns, rows];
+    const own = small.getContext('2d');
+    const picture = own.createImageData(columns, rows);
+    const all = new Uint32Array(picture.data.buffer);
+    const isLit = world.lit.size > 0;
+    const known = new Map();
+    for (let number = first; number < end; number += 1) {
+        const [colour] = look(measure, number, values);
+        let pixel = known.get(colour);
+        if (pixel === undefined) {
+            const [r, g, b] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+            pixel = (b << 16) | (g << 8) | r;
+            known.set(colour, pixel);
+        }
+        all[number - first] = ((isLit && !world.lit.has(number) ? 0x40000000 : 0xff000000) | pixel) >>> 0;
+    }
+    own.putImageData(picture, 0, 0);
+    context.imageSmoothingEnabled = false;
+    context.drawImage(small, 0, Math.floor(first / columns) * cell - top, columns * cell, rows * cell);
+}
+
 // Draws the cells that are in sight.
 function cells(context, width, height, grid, top) {
     const { cell, columns, values, measure } = grid;
     const blocks = world.blocks;
     const [panel, ink] = [style('--panel'), style('--text')];
-    const gap = cell >= 8 ? 2 : cell >= 5 ? 1 : 0;
+    const gap = cell >= 12 ? 2 : cell >= 8 ? 1 : 0;
     const isLit = world.lit.size > 0;
     const first = Math.floor(top / cell) * columns;
     const end = Math.min(blocks.total, Math.ceil((top + height) / cell) * columns);
     context.font = `700 ${Math.min(20, Math.floor(cell * 0.45))}px monospace`;
     context.textAlign = 'center';
     context.textBaseline = 'middle';
-    for (let number = first; number < end; number += 1) {
+    if (cell < 8) pixels(context, grid, first, end, top);
+    for (let number = first; number < end && cell >= 8; number += 1) {
         const x = (number % columns) * cell;
         const y = Math.floor(number / columns) * cell - top;
         const side = cell - gap;
@@ -315,8 +344,8 @@ export async function mapView(place, rest) {
     const body = el('div', { class: 'split' }, field, panel);
     fill(place, el('div', { class: 'map' },
         el('div', { class: 'bar' }, el('label', {}, 'Colour', select), key, el('span', { class: 'grow' }),
-            el('button', { 'aria-label': 'Smaller cells', onclick: () => zoom(1 / 1.5) }, '\u2212'),
-            el('button', { 'aria-label': 'Larger cells', onclick: () => zoom(1.5) }, '+'), asTable),
+            el('span', { class: 'group' }, el('button', { 'aria-label': 'Smaller cells', onclick: () => zoom(1 / 1.5) }, '\u2212'),
+                el('button', { 'aria-label': 'Larger cells', onclick: () => zoom(1.5) }, '+'), asTable)),
         el('p', { class: 'soft' }, `${grouped(blocks.total)} blocks, ${size(world.summary.size)}. Arrow keys move, Enter opens a block, + and \u2212 zoom.`),
         body));
     measure(chosen.measure);
@@ -344,5 +373,5 @@ export function miniMap(lit, title) {
         });
     };
     whenShown(node, draw);
-    return node;
+    return el('div', {}, node);
 }

@@ -6,7 +6,7 @@ import { usualVolume, volumeChoice } from './files.js';
 import { world } from './map.js';
 
 const SMALLEST = 14;
-const MOST = 600;
+const DRAWN = 600;
 
 // Cuts a rectangle into parts of these sizes that are as square as possible.
 export function squares(items, box) {
@@ -56,11 +56,11 @@ function treemap(children, by, open) {
                 for (const own of squares(weigh(part.item.child.children), inner)) all.push([own, index, false]);
             }
         });
-        fill(node, all.filter(([part]) => part.w >= SMALLEST && part.h >= SMALLEST).slice(0, MOST).map(([part, index, isTop]) => {
+        fill(node, all.filter(([part]) => part.w >= SMALLEST && part.h >= SMALLEST).slice(0, DRAWN).map(([part, index, isTop]) => {
             const child = part.item.child;
             const text = `${child.name}${child.is_directory ? '/' : ''}`;
-            const button = el('button', { title: shown(`${text}: ${size(child.stored)} on the flash, ${size(child.size)} of content, ${child.files} files`), 'aria-label': `${text}, ${size(child[by])}`, onclick: () => child.is_directory && open(child) },
-                part.w > 50 ? text : '', part.w > 60 && part.h > 36 && (!child.children || !isTop) ? el('small', {}, size(child[by])) : null);
+            const button = el('button', { title: shown(`${text}: ${size(child.stored)} on the flash, ${size(child.size)} of content, ${child.files} files`), 'aria-label': part.w <= 50 && `${text}, ${size(child[by])}`, onclick: () => child.is_directory && open(child) },
+                part.w > 50 ? text + ' ' : '', part.w > 60 && part.h > 36 && (!child.children || !isTop) ? el('small', {}, size(child[by])) : null);
             for (const [name, value] of Object.entries({ left: part.x, top: part.y, width: part.w, height: part.h })) button.style.setProperty(name, value + 'px');
             button.style.setProperty('background', `color-mix(in srgb, ${volumeColour(index)} ${isTop ? 45 : 75}%, white)`);
             return button;

@@ -63,7 +63,7 @@ impl Rules {
         let is_known = || {
             only(headers, &HeaderName::from_static(TOKEN)).is_some_and(|token| self.is_token(token))
         };
-        if path.starts_with("/api") && !is_known() {
+        if (path == "/api" || path.starts_with("/api/")) && !is_known() {
             return Err(StatusCode::UNAUTHORIZED);
         }
         Ok(())

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 /// The largest answer in bytes: a preview.
 pub const LARGEST: u64 = 8 << 20;
-/// Letters that names and values of a question may have beside letters and digits.
+/// Letters that names and values of a question may have, in addition to letters and digits.
 const SIGNS: &[u8] = b"-_.:";
 /// Parameters of a question at most.
 const MOST: usize = 16;

@@ -1,7 +1,7 @@
 //! The page and its answers in one file, which a browser opens without a server.
 //!
-//! The modules become one script, and a hash in the policy of the page names it: nothing else runs,
-//! whatever names the image has. The answers are a data block.
+//! The modules become one script, and a hash in the policy of the page names it: no name of the image
+//! can run. The answers are a data block.
 
 use crate::assets::{MODULES, PAGE, STYLE};
 use sha2::{Digest, Sha256};
@@ -116,7 +116,7 @@ mod tests {
         for module in MODULES {
             let text = String::from_utf8_lossy(module.bytes);
             for line in text.lines().filter(|line| line.starts_with("import ")) {
-                assert!(line.ends_with(".js\";"), "{}: {line}", module.name);
+                assert!(line.ends_with(".js';"), "{}: {line}", module.name);
             }
             assert!(!text.contains("export default") && !text.contains("export {"));
         }

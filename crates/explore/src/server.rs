@@ -38,7 +38,7 @@ const HEADERS: usize = 64;
 const WORKERS: usize = 8;
 /// How often a free port is looked for that both addresses have.
 const TRIES: usize = 16;
-/// How often it is looked whether nobody asks any more.
+/// Interval at which the time since the last request is checked.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Options of the server.
@@ -100,7 +100,7 @@ impl Server {
         move || stop.notify_one()
     }
 
-    /// Serves until it is stopped, or nobody has asked for long enough.
+    /// Serves until it is stopped, or until the time without a request is over.
     pub fn run(self) {
         let Self { runtime, listeners, shared, stop, idle, .. } = self;
         let open = Arc::new(Mutex::new(Open::default()));
@@ -138,7 +138,7 @@ async fn bind(port: u16) -> io::Result<(Vec<TcpListener>, u16)> {
     }
 }
 
-/// Returns once nobody has asked for so long.
+/// Returns once the last request is so long ago.
 async fn unused(shared: &Shared, idle: Option<Duration>) {
     let Some(idle) = idle else { return std::future::pending().await };
     loop {
@@ -162,8 +162,8 @@ struct Open {
 struct Busy(AtomicBool);
 
 impl Open {
-    /// Makes room for a connection: the oldest one without a request in work is closed, so that clients
-    /// that hang keep nobody out. Returns whether there is room.
+    /// Makes room for a connection: closes the oldest one without a request in work, so that clients
+    /// that hang do not use up the limit. Returns whether this connection fits.
     fn make_room(&mut self) -> bool {
         if self.all.len() < CONNECTIONS {
             return true;

@@ -123,15 +123,20 @@ impl Maker<'_> {
         self.file("three", "third\n")?;
         let sizes = ["--leb", "15872", "--min-io", "512", "--max-lebs", "60"];
         self.run(&[&["mkfs", "ubifs", "tree", "-q", "-o", "past.ubifs"][..], &sizes].concat())?;
+        let mut commands = Vec::new();
         for round in 0..ROUNDS {
-            let (name, make) = (format!("/log-{round}"), format!("put two /log-{round}"));
-            let remove = format!("rm {name}");
-            let last = if round % 3 == 1 { remove.as_str() } else { "put two /etc/motd" };
-            self.run(&["edit", "past.ubifs", "-c", &make, "-c", "sync", "-c", last, "-c", "sync"])?;
+            commands.extend([format!("put two /log-{round}"), "sync".to_owned()]);
+            let is_removed = round % 3 == 1;
+            commands.push(if is_removed {
+                format!("rm /log-{round}")
+            } else {
+                "put two /etc/motd".to_owned()
+            });
+            commands.push("sync".to_owned());
         }
-        let last =
-            ["edit", "past.ubifs", "-c", "rm /etc/key", "-c", "put three /etc/motd", "-c", "sync"];
-        self.run(&last)?;
+        commands.extend(["rm /etc/key", "put three /etc/motd", "sync"].map(str::to_owned));
+        let commands = commands.iter().flat_map(|command| ["-c", command]);
+        self.run(&["edit", "past.ubifs"].into_iter().chain(commands).collect::<Vec<_>>())?;
         Ok(self.folder.join("past.ubifs"))
     }
 

@@ -235,6 +235,11 @@ fn the_documents_of_commands_look_as_shown() {
     check("docs/json.md", 1);
 }
 
+#[test]
+fn the_guide_to_the_local_page_writes_its_report() {
+    check("docs/guide-explore.md", 2);
+}
+
 /// Its commands need FUSE or the network; the files they use are made.
 #[test]
 fn the_guide_to_mounts_makes_its_files() {
@@ -256,6 +261,7 @@ fn every_guide_is_run() {
         "clusters",
         "devices",
         "dumps",
+        "explore",
         "forensics",
         "jffs2",
         "lab",

@@ -81,7 +81,7 @@ fn used() -> Sample {
     sample
 }
 
-/// What a command prints, whatever its exit code.
+/// What a command prints, with any exit code.
 fn printed(sample: &Sample, arguments: &[&str]) -> Value {
     let out = sample.run(&[arguments, &["--json"]].concat()).out;
     serde_json::from_str(&out).unwrap()
@@ -130,9 +130,13 @@ fn answers_are_what_the_commands_print() {
     assert_eq!(content("from=0&len=100"), b"second\n");
     assert_eq!(content("from=2&len=3"), b"con");
     assert_eq!(content("from=9&len=3"), b"");
+    // `put` gives the new content to a new inode.
+    let before = printed(&sample, &["stat", "used", "kept", "--as-of", "commit:0"])["ino"].clone();
+    let content = |more: &str| page.send(&format!("content?vol=0&ino={before}&{more}")).1;
     assert_eq!(content("asof=commit:0&len=100"), b"first\n");
-    let oldest = versions["versions"].as_array().unwrap().last().unwrap();
-    let sqnum = format!("sqnum={}&len=100", oldest["newest_sqnum"]);
+    let before = printed(&sample, &["history", "used", "--ino", &before.to_string()]);
+    let proven = before["versions"].as_array().unwrap().iter().find(|it| it["class"] == "proven");
+    let sqnum = format!("sqnum={}&len=100", proven.unwrap()["newest_sqnum"]);
     assert_eq!(content(&sqnum), b"first\n");
     assert_eq!(page.send("dump").0, 404);
 }
@@ -170,8 +174,8 @@ fn blocks_structures_and_bytes_fit_the_image() {
     }
     assert_eq!(bit, 4096 * 8);
     let bytes = page.ask("bytes?at=4&len=8");
-    let hex: String = image[4..12].iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(bytes["hex"], json!(hex));
+    let number = u64::from_be_bytes(image[4..12].try_into().unwrap());
+    assert_eq!(bytes["hex"], json!(format!("{number:016x}")));
     assert_eq!(page.ask("leb/0/0"), page.ask("peb/0"));
     // The root of the index: the master node refers to it, and it refers to leaves.
     let root = (0..total).flat_map(|number| {

@@ -82,7 +82,7 @@ impl Files {
             None | Some("") => None,
             Some(text) => Some(text.parse::<AsOf>().map_err(Refusal::bad)?),
         };
-        let opened = open_place(&place, &shape, &mut Notes::new(false));
+        let opened = open_place(&place, &shape, &mut Notes::default());
         let opened = Arc::new(opened.map_err(|error| failed(&error))?.0);
         if open.len() == KEPT {
             open.pop_front();

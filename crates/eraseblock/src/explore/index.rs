@@ -90,6 +90,8 @@ struct Part {
     block: Block,
     nodes: Vec<Node>,
     kinds: Kinds,
+    /// Whether its sequence numbers are those of its content.
+    has_content: bool,
 }
 
 impl Index {
@@ -228,7 +230,7 @@ impl Index {
 
 type Column = fn(&Block) -> Value;
 
-/// The columns of blocks, beside those of states.
+/// The columns of blocks, without those of states.
 const COLUMNS: [(&str, Column); 13] = [
     ("number", |block| block.number.into()),
     ("segment", |block| block.segment.into()),
@@ -301,7 +303,12 @@ fn places(census: &Census) -> Result<Vec<Block>, Error> {
 
 /// Looks at one block.
 fn part(census: &Census, block: &Block) -> std::io::Result<Part> {
-    let mut part = Part { block: block.clone(), nodes: Vec::new(), kinds: Kinds::new() };
+    let mut part = Part {
+        block: block.clone(),
+        nodes: Vec::new(),
+        kinds: Kinds::new(),
+        has_content: Default::default(),
+    };
     let mut bytes = [0_u64; 256];
     census.walk_block(block.segment, block.at, &mut |entry| {
         part.take(entry);
@@ -334,9 +341,15 @@ impl Part {
         if kind == "ubi.ec" {
             block.ec = number("ec");
         }
-        if let Some(sqnum) =
-            number("sqnum").or_else(|| number("version")).filter(|_| entry.sums_hold != Some(false))
-        {
+        let sqnum = number("sqnum").or_else(|| number("version"));
+        // Nodes that fill up have none.
+        let sqnum = sqnum.filter(|sqnum| *sqnum > 0 && entry.sums_hold != Some(false));
+        // UBI counts its own numbers: they only matter where nothing else has any.
+        let is_content = family != Family::Ubi;
+        if let Some(sqnum) = sqnum.filter(|_| is_content || !self.has_content) {
+            if is_content && !std::mem::replace(&mut self.has_content, true) {
+                block.sqnums = None;
+            }
             let (least, most) = block.sqnums.unwrap_or((sqnum, sqnum));
             block.sqnums = Some((least.min(sqnum), most.max(sqnum)));
         }

@@ -48,7 +48,7 @@ impl Judged {
         let (place, shape) = (self.volumes.place.clone(), self.volumes.shape.clone());
         let spelling = self.spelling;
         let checked = self.checked.get(move || {
-            let report = check_place(&place, &shape, &mut Notes::new(false));
+            let report = check_place(&place, &shape, &mut Notes::default());
             let report = report.map_err(|error| failed(&error))?;
             let next_steps = report.next_steps().iter().map(spelling).collect();
             let verdict = Verdict { consistent: report.is_consistent(), next_steps };
@@ -67,7 +67,7 @@ impl Judged {
             plans.entry(name).or_default().clone()
         };
         let plan = later.get(move || {
-            let mut notes = Notes::new(false);
+            let mut notes = Notes::default();
             let examined: Examined =
                 examine(&place, &shape, (Access::Read, Level::Safe), &mut notes)
                     .map_err(|error| failed(&error))?;

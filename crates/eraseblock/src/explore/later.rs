@@ -52,7 +52,7 @@ impl<T: Send + Sync + 'static> Later<T> {
             *held = State::Working;
             let at_end = self.clone();
             std::thread::spawn(move || {
-                // A broken invariant of ours ends this thread: those who wait are told.
+                // If a broken invariant of ours ends this thread, the end refuses those who wait.
                 let end = End(at_end);
                 let done = work().map(Arc::new);
                 end.set(done);

@@ -46,7 +46,7 @@ impl Pasts {
         };
         let shape = self.volumes.shape.clone();
         later.get(move || {
-            let read = past::read_place(&place, &shape, &mut Notes::new(false));
+            let read = past::read_place(&place, &shape, &mut Notes::default());
             read.map_err(|error| failed(&error))
         })
     }
