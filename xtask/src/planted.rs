@@ -45,6 +45,7 @@ const BUILDS: [Build; 3] = [
         tests: &[
             "jffs2::planted_bugs_are_caught_and_replayed",
             "yaffs2::planted_bugs_are_caught_and_replayed",
+            "jffs2::some_bugs_break_one_rule_only",
             "ubifs::planted_bugs_are_caught",
             "ubifs::some_bugs_break_one_rule_only",
             "ubi::known_bugs_are_caught_and_replayed",
