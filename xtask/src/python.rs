@@ -35,7 +35,7 @@ const HOSTS: [&str; 9] = [
     "pytest",
     "pandas",
     "dask[bag]",
-    "ratarmount==1.3.0",
+    "ratarmount[fsspec]==1.3.0",
     "unblob==26.6.4",
     "dissect.target==3.25.1",
     "ray[data]==2.60.0",
