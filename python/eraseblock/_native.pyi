@@ -4,6 +4,21 @@ from typing import Any, Literal, Protocol, final
 
 from ._errors import Listed
 
+__all__ = [
+    "EditVolume",
+    "File",
+    "FileSystem",
+    "Image",
+    "Volume",
+    "_provoke_panic",
+    "build",
+    "check",
+    "cli",
+    "edit",
+    "open",
+    "survey",
+]
+
 _Stat = tuple[int, int, int, int, int, int, tuple[int, int, int], tuple[int, int]]
 _Extracted = tuple[list[int], Listed]
 

@@ -197,8 +197,8 @@ class Scans(images.Made):
             f"WHERE file.path = 'etc/shadow' AND file.sha256 = '{digest}'"
         ).fetchall()
         self.assertEqual({unit for unit, in rows}, empty)
-        hostile = duckdb.sql(f"SELECT count(*) FROM '{table}' WHERE status <> 'done' OR error IS NOT NULL").fetchone()
-        self.assertEqual(hostile[0], number // 50 * 2)
+        hostile = duckdb.sql(f"SELECT count(*) FROM '{table}' WHERE status <> 'done' OR error IS NOT NULL").fetchall()
+        self.assertEqual(hostile[0][0], number // 50 * 2)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import time
@@ -122,7 +123,8 @@ class Fsspec(images.Made):
             self.assertEqual((where / "bin/tool").read_bytes(), (self.folder / "rootfs/bin/tool").read_bytes())
             self.assertEqual((where / "etc/motd").read_text(), "hello flash\n")
         finally:
-            subprocess.run(["fusermount3", "-u", where], capture_output=True)
+            unmount = ["fusermount3", "-u"] if shutil.which("fusermount3") else ["umount"]
+            subprocess.run([*unmount, where], capture_output=True)
             serving.terminate()
             serving.wait(20)
             serving.stdout.close()
