@@ -254,12 +254,12 @@ pub(super) fn note(table: &str) -> String {
             "Debian's kernel writes to a disk that records every command; any state that a power cut can leave is \
              built from the recording, mounted by the kernel, listed, compared with what fsync had reported, checked by \
              the file system's own tool (nilfs2 has none), written to and checked again. Equal states are judged once. The \
-             levels say how bad the disk is: {}. V0 is recorded on a disk without a cache, the others on one with a \
+             levels say how bad the disk is and what it loses: {}. V0 is recorded on a disk without a cache, the others on one with a \
              cache, which the kernel flushes. V4 and V5 follow the allocation units of {PRESET}, scaled to 1/{SCALE}. \
              The published board and its card are lost, and so is their level: the claims are comparable only if all \
              levels agree. vfat has no journal and promises nothing about cuts. ours is UBIFS on our flash on such a disk.",
             Level::ALL
-                .map(|level| format!("{} loses {}", level.name(), level.words()))
+                .map(|level| format!("{}: {}", level.name(), level.words()))
                 .join("; ")
         ),
         "F4" => "Files of 4 KiB are written and rewritten; after each round the power goes off somewhere in it, and the \

@@ -61,7 +61,8 @@ pub(super) const PLANTED: [Variant; 4] = [
     Variant { name: "ext4_nobarrier", options: "nobarrier", recorded_as: "ext4_nobarrier", ..EXT4 },
     Variant {
         name: "ext4_writeback",
-        options: "data=writeback",
+        // With delayed allocation a file gets no blocks before its data is written.
+        options: "data=writeback,nodelalloc",
         recorded_as: "ext4_writeback",
         ..EXT4
     },
