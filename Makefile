@@ -1,16 +1,19 @@
 # The words of the repository; `make help` lists them.
-.PHONY: api no-std help setup tools demo test test-full test-posix bench dist fuzz cuts mutants deny advisories \
+.PHONY: api explore no-std features capi install-capi capi-header capi-check help setup tools demo test test-full test-posix bench dist wheel fuzz cuts mutants deny advisories \
     evaluate
 
 CARGO ?= cargo
 SUDO_HINT = run 'make setup' as root, or install them yourself
 # What the kernel oracle needs; xtask/src/kernel.rs names the programs it takes from them.
 PACKAGES = qemu-system-x86 mtd-utils busybox-static attr kmod cpio git build-essential fuse3 \
-    fakeroot pseudo libcap2-bin genimage squashfs-tools python3
+    fakeroot pseudo libcap2-bin genimage squashfs-tools python3 pkg-config valgrind
 # What the public suites need.
 POSIX_PACKAGES = fuse3 sqlite3 rsync attr acl stress-ng fio dbench make gcc libc6-dev git
 # What only the bench needs: its peer reader and time(1).
 BENCH_PACKAGES = python3-venv python3-pip liblzo2-dev python3-dev xz-utils time squashfuse fuse2fs e2fsprogs
+
+# What the tests of the local page need.
+EXPLORE_PACKAGES = chromium chromium-driver fonts-dejavu-core npm
 
 # What the evaluation needs: the tools that make the file systems of its guests.
 EVALUATE_PACKAGES = f2fs-tools nilfs-tools btrfs-progs xfsprogs dosfstools e2fsprogs
@@ -25,14 +28,17 @@ help:
 	@echo "make test    everything a change must pass, with times and counts (cargo xtask test --list)"
 	@echo "make test-full   the same with all repetitions and states, on the release build"
 	@echo "make cuts    power cuts of every layer, judged, with all states"
+	@echo "make explore the page of 'explore' in Chromium, driven by the keyboard"
 	@echo "make mutants mistakes made by machine in the write paths; goes on where it stopped"
 	@echo "make test-posix  public POSIX suites on mounts, in full"
 	@echo "make demo    build the command and run its main job"
 	@echo "make bench   compare with the peer tools side by side (STRICT=1: fail when a figure is missed)"
 	@echo "make evaluate  published tables of flash, measured again here and in real Linux; writes a report and docs/evaluation.md"
-	@echo "make dist    a static program with completions, man pages, checksums and an SBOM"
+	@echo "make dist    a static program, a Debian package, a container image, the sources; checksums and an SBOM"
+	@echo "make wheel   the Python package with the command, in target/wheels"
 	@echo "make fuzz    every fuzz target for a few seconds (nightly toolchain)"
 	@echo "make deny    licences, bans and sources of all dependencies"
+	@echo "make capi    the C library: builds and installs it (PREFIX=/usr/local, DESTDIR=)"
 	@echo "make api     the library's public interface, against its list (BASELINE=revision: what breaks users)"
 
 define install
@@ -55,7 +61,7 @@ setup:
 	$(call install,$(PACKAGES))
 
 test test-full: setup
-	$(call install,$(POSIX_PACKAGES))
+	$(call install,$(POSIX_PACKAGES) $(if $(filter test-full,$@),$(EXPLORE_PACKAGES)))
 	@begun=$$(date +%s); export $(TEST_BUILD); $(CARGO) build --quiet --package xtask && \
 	    target/debug/xtask test --since $$begun $(if $(filter test-full,$@),--full)
 
@@ -86,6 +92,11 @@ demo:
 	$(CARGO) build --quiet --profile demo --package eraseblock-cli
 	./demo.sh
 
+explore:
+	$(call install,$(EXPLORE_PACKAGES))
+	$(CARGO) build --quiet --package eraseblock-cli --package xtask
+	$(CARGO) xtask explore --figures
+
 bench: setup
 	$(call install,$(BENCH_PACKAGES))
 	$(CARGO) build --quiet --release --package eraseblock-cli --package xtask
@@ -100,9 +111,14 @@ evaluate: setup
 
 # Fills target/dist; the same commit and toolchain give the same bytes.
 dist:
-	$(call install,musl-tools binutils)
+	$(call install,musl-tools binutils dpkg-dev xz-utils)
 	@! command -v rustup >/dev/null || rustup --quiet target add x86_64-unknown-linux-musl
 	$(CARGO) xtask dist
+
+# Fills target/wheels; maturin is installed into an environment under target.
+wheel:
+	$(call install,python3 python3-venv python3-pip)
+	$(CARGO) xtask wheel
 
 # The formats for machines without an operating system.
 no-std:
@@ -110,6 +126,45 @@ no-std:
 	$(CARGO) check --quiet --no-default-features --target thumbv7em-none-eabihf \
 	    --package eraseblock-base --package eraseblock-ubi-format \
 	    --package eraseblock-ubifs-format --package eraseblock-jffs2-format --package eraseblock-yaffs-format
+
+# The C library: `make capi PREFIX=/usr/local DESTDIR=...` installs it with its header.
+PREFIX ?= /usr/local
+BUILT ?= target/release
+CAPI_VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+CAPI_SONAME = liberaseblock.so.$(basename $(CAPI_VERSION))
+capi:
+	$(CARGO) build --quiet --release --package eraseblock-capi
+	$(MAKE) --no-print-directory install-capi
+
+install-capi:
+	install -D -m 644 crates/capi/include/eraseblock.h $(DESTDIR)$(PREFIX)/include/eraseblock.h
+	install -D -m 755 $(BUILT)/liberaseblock_capi.so $(DESTDIR)$(PREFIX)/lib/liberaseblock.so.$(CAPI_VERSION)
+	ln -sf liberaseblock.so.$(CAPI_VERSION) $(DESTDIR)$(PREFIX)/lib/$(CAPI_SONAME)
+	ln -sf $(CAPI_SONAME) $(DESTDIR)$(PREFIX)/lib/liberaseblock.so
+	install -D -m 644 $(BUILT)/liberaseblock_capi.a $(DESTDIR)$(PREFIX)/lib/liberaseblock.a
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	sed 's#@PREFIX@#$(PREFIX)#; s/@VERSION@/$(CAPI_VERSION)/' crates/capi/eraseblock.pc.in \
+	    > $(DESTDIR)$(PREFIX)/lib/pkgconfig/eraseblock.pc
+
+# The header of the C library, from its sources; HEADER=FILE writes it elsewhere.
+HEADER ?= crates/capi/include/eraseblock.h
+capi-header: target/tools/bin/cbindgen
+	target/tools/bin/cbindgen --quiet --config crates/capi/cbindgen.toml crates/capi > $(HEADER)
+
+# The header in the repository is that of the sources.
+capi-check:
+	@$(MAKE) --no-print-directory capi-header HEADER=target/eraseblock.h
+	cmp target/eraseblock.h crates/capi/include/eraseblock.h
+
+target/tools/bin/cbindgen:
+	$(CARGO) install --quiet --debug cbindgen@0.29.4 --locked --root target/tools
+
+# Each feature of the library by itself.
+features:
+	@for feature in $$(sed -n '/^\[features\]/,/^\[dep/s/^\([a-z]*\) = .*/\1/p' crates/eraseblock/Cargo.toml); do \
+	    RUSTFLAGS='-D warnings' $(CARGO) check --quiet --package eraseblock --no-default-features \
+	        --features $$feature || { echo "feature $$feature"; exit 1; }; \
+	done
 
 fuzz:
 	./fuzz/run.sh

@@ -1,23 +1,33 @@
 //! `cargo xtask dist` fills `target/dist`: the command as one static program, completions, man
-//! pages, licences, an SBOM and checksums of all files.
+//! pages, licences, an SBOM, a Debian package, a container image, the sources with those of all
+//! dependencies, and checksums of all files.
 //!
 //! # Invariants
 //! 1. The same commit and toolchain give the same bytes, regardless of the location of the
 //!    repository: paths of the machine are replaced in the program, and the only time is that of
 //!    the commit.
 
+mod deb;
+mod oci;
 mod sbom;
+mod source;
+mod tree;
 
 use crate::command::{cargo, output, repository};
+use crate::evaluate::sha256;
 use anyhow::{Context, Result, ensure};
-use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The build target: it needs no shared library, not even the C library.
+/// The build target of the static program: it needs no shared library, not even the C library.
 const TARGET: &str = "x86_64-unknown-linux-musl";
+
+/// The build target of the Debian package: fakeroot works only with the shared C library.
+const SHARED: &str = "x86_64-unknown-linux-gnu";
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 const SHELLS: [(&str, &str); 5] = [
     ("bash", "eraseblock.bash"),
@@ -29,7 +39,9 @@ const SHELLS: [(&str, &str); 5] = [
 
 /// Builds everything and replaces the output of an earlier run.
 pub(crate) fn run() -> Result<bool> {
-    let program = build()?;
+    let program = build(TARGET)?;
+    let shared = build(SHARED)?;
+    let epoch = commit_time()?;
     let dist = repository().join("target/dist");
     let _ = fs::remove_dir_all(&dist);
     fs::create_dir_all(dist.join("completions"))?;
@@ -45,6 +57,9 @@ pub(crate) fn run() -> Result<bool> {
         fs::copy(repository().join(name), dist.join(name))?;
     }
     fs::write(dist.join("eraseblock.spdx.json"), sbom::document(TARGET)?)?;
+    deb::write(&shared, &dist, &epoch)?;
+    oci::write(&command, &dist, &epoch)?;
+    source::write(&dist, &epoch)?;
     let sums = sums(&dist)?;
     fs::write(dist.join("SHA256SUMS"), &sums)?;
     print!("{sums}");
@@ -52,7 +67,15 @@ pub(crate) fn run() -> Result<bool> {
     Ok(true)
 }
 
-fn build() -> Result<PathBuf> {
+/// The time of the commit, in seconds since 1970.
+fn commit_time() -> Result<String> {
+    let mut git = Command::new("git");
+    git.args(["log", "-1", "--format=%ct"]).current_dir(repository());
+    Ok(output(&mut git)?.trim().to_owned())
+}
+
+/// Builds the command for a target.
+fn build(target: &str) -> Result<PathBuf> {
     let root = repository();
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home =
@@ -60,7 +83,7 @@ fn build() -> Result<PathBuf> {
     let (root_text, home) = (root.display(), home.context("neither CARGO_HOME nor HOME is set")?);
     let home = home.display();
     let status = cargo()
-        .args(["build", "--quiet", "--locked", "--profile", "portable", "--target", TARGET])
+        .args(["build", "--quiet", "--locked", "--profile", "portable", "--target", target])
         .args(["--package", "eraseblock-cli"])
         .env("CARGO_INCREMENTAL", "0")
         .env(
@@ -70,7 +93,7 @@ fn build() -> Result<PathBuf> {
             ),
         )
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
-        .env("CFLAGS_x86_64_unknown_linux_musl", format!("-ffile-prefix-map={home}=/cargo"))
+        .env("CFLAGS", format!("-ffile-prefix-map={home}=/cargo"))
         // The allocator contains the time at which it was compiled. Its object is kept from one
         // commit to the next, so the time is no commit's.
         .env("SOURCE_DATE_EPOCH", "0")
@@ -78,10 +101,10 @@ fn build() -> Result<PathBuf> {
         .status()?;
     ensure!(
         status.success(),
-        "cannot build for {TARGET} (hint: rustup target add {TARGET}, and musl-gcc of the Debian \
+        "cannot build for {target} (hint: rustup target add {target}, and musl-gcc of the Debian \
          package musl-tools)"
     );
-    Ok(root.join("target").join(TARGET).join("portable/eraseblock"))
+    Ok(root.join("target").join(target).join("portable/eraseblock"))
 }
 
 /// Fails if the program asks for an interpreter or contains a path of this machine.
@@ -103,10 +126,8 @@ fn sums(dir: &Path) -> Result<String> {
     files.sort();
     let mut text = String::new();
     for file in files {
-        for byte in Sha256::digest(fs::read(dir.join(&file))?) {
-            let _ = write!(text, "{byte:02x}");
-        }
-        let _ = writeln!(text, "  {}", file.display());
+        let sum = sha256(&fs::read(dir.join(&file))?);
+        let _ = writeln!(text, "{sum}  {}", file.display());
     }
     Ok(text)
 }

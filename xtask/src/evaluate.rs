@@ -2,6 +2,7 @@
 //! real Linux. A module for each subject, and a report of everything.
 
 mod card;
+mod cuts;
 mod disk;
 mod kept;
 mod lab;
@@ -19,6 +20,7 @@ use report::Words;
 pub(crate) fn run(args: &[String]) -> Result<bool> {
     match args.split_first() {
         Some((subject, rest)) if subject == "card" => card::run(rest),
+        Some((subject, rest)) if subject == "cuts" => cuts::run(rest),
         Some((subject, rest)) if subject == "disk" => disk::run(rest),
         Some((subject, rest)) if subject == "nand" => nand::run(rest),
         _ => whole::run(args),
@@ -33,8 +35,8 @@ pub(crate) fn sha256(bytes: &[u8]) -> String {
 
 /// Returns the words of a table.
 fn words(table: &str) -> Words {
-    let titles = [card::title(table), disk::title(table), nand::title(table)];
+    let titles = [card::title(table), cuts::title(table), disk::title(table), nand::title(table)];
     let title = titles.into_iter().find(|title| !title.is_empty()).unwrap_or_default();
-    let note = [card::note(table), disk::note(table)].concat();
+    let note = [card::note(table), cuts::note(table), disk::note(table)].concat();
     Words { title, note }
 }

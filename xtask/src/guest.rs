@@ -166,6 +166,16 @@ impl Guest {
 
     /// The same on a machine with more devices: `devices` are arguments of QEMU.
     pub(crate) fn run_with(&self, job: &JobDir, devices: &[String]) -> Result<GuestReport> {
+        self.run_watched(job, devices, &|| false)
+    }
+
+    /// The same on a machine that is also killed as soon as `is_stuck` returns true.
+    pub(crate) fn run_watched(
+        &self,
+        job: &JobDir,
+        devices: &[String],
+        is_stuck: &dyn Fn() -> bool,
+    ) -> Result<GuestReport> {
         let begin = Instant::now();
         let console = File::create(job.path.join("console"))?;
         let mut child = Command::new("qemu-system-x86_64")
@@ -187,7 +197,8 @@ impl Guest {
             .process_group(0)
             .spawn()
             .context("cannot start qemu-system-x86_64")?;
-        let timed_out = !wait(&mut child, begin + self.timeout)?;
+        let deadline = begin + self.timeout;
+        let timed_out = !wait(&mut child, &|| Instant::now() >= deadline || is_stuck())?;
         let status = job.read("status").trim().parse().ok();
         let output = job.read("output");
         let lines: Vec<&str> = output.lines().collect();
@@ -196,13 +207,13 @@ impl Guest {
     }
 }
 
-/// Waits until the machine is off, or kills it at the deadline and returns false.
-fn wait(child: &mut Child, deadline: Instant) -> Result<bool> {
+/// Waits until the machine is off, or kills it when `is_over` says so and returns false.
+fn wait(child: &mut Child, is_over: &dyn Fn() -> bool) -> Result<bool> {
     loop {
         if child.try_wait()?.is_some() {
             return Ok(true);
         }
-        if Instant::now() >= deadline {
+        if is_over() {
             let group = rustix::process::Pid::from_child(child);
             rustix::process::kill_process_group(group, rustix::process::Signal::KILL)?;
             child.wait()?;

@@ -143,7 +143,10 @@ impl Kernel {
     pub(crate) fn modules(&self, names: &[&str]) -> Result<Vec<PathBuf>> {
         let base = modules_base(&self.tree);
         let base_text = base.to_str().context("the cache directory is not UTF-8")?;
-        run("depmod", ["-b", base_text, &self.release])?;
+        // Slow; the tree of a package does not change once it has an index.
+        if !base.join("lib/modules").join(&self.release).join("modules.dep.bin").exists() {
+            run("depmod", ["-b", base_text, &self.release])?;
+        }
         let mut files = Vec::new();
         for name in names {
             for file in files_of_module(base_text, &self.release, name)? {

@@ -3,6 +3,7 @@
 
 mod api;
 mod bench;
+mod capi;
 mod circles;
 mod command;
 mod consumer;
@@ -10,6 +11,7 @@ mod copy;
 mod cuts;
 mod dist;
 mod evaluate;
+mod explore;
 mod guest;
 mod kernel;
 mod mutants;
@@ -57,12 +59,13 @@ const USAGE: &str = "usage: cargo xtask TASK
   bench [--tree DIR] [--rounds N] [--only PART] [--strict]
                                    our command against its peers in one run; --strict fails when
                                    a figure is missed
+  capi                             the C library, used by C and C++ programs
   circles FOLDER                   circles of calls between the files of a folder
   consumer                         a project outside uses the packaged crates alone
   cuts [--only LAYER] [--full] [--bin FILE]
                                    power cuts of UBI, JFFS2 and UBIFS, judged
   dist                             static program, completions, man pages, checksums and SBOM
-  evaluate [--quick | --no-guest] [--guests nand,card,disk] [--linux-from FILE] [--fresh]
+  evaluate [--quick | --no-guest] [--guests nand,card,disk,cuts] [--linux-from FILE] [--fresh]
          [--write] [--out DIR] [--bin FILE]
                                    all published tables, measured again in process and in real
                                    Linux: target/evaluate/index.html and results.json; --write
@@ -71,10 +74,16 @@ const USAGE: &str = "usage: cargo xtask TASK
   evaluate card [--tables] [--bin FILE]
                                    measurements of cards against the model, UBIFS on a card, and a
                                    stranger's measurements in real Linux; --tables without Linux
+  evaluate cuts [--system NAME,...] [--level V0,...] [--states N] [--pile N] [--quick] [--fresh]
+         [--planted | --replay ID]
+                                   power cuts on block file systems of real Linux, and on UBIFS in
+                                   process; --planted: faults that must be found
   evaluate disk [--quick | --no-guest] [--system NAME,...] [--bin FILE]
                                    file systems of real Linux, and UBIFS in process, on a card
   evaluate nand [--table NAME,...] [--partition MIB,...] [--json FILE] [--linux | --linux-from FILE]
                                    published tables of raw NAND alone, as text
+  explore [--bin FILE] [--figures] [--screenshots]
+                                   the page of `eraseblock explore` in Chromium
   mutants [--count N] [--seed S] [--shard I/N] [--only TEXT] [--jobs N] [--survivors | --again]
          [--list] [--report]
                                    mistakes made by machine in the write paths must be caught
@@ -82,7 +91,8 @@ const USAGE: &str = "usage: cargo xtask TASK
   planted [--table | --renew]      bugs planted in a copy of the sources must be caught
   posix [--short] [--only KIND] [--suite NAME]
                                    public suites on mounts of UBIFS, JFFS2 and the model
-  python                           tests of the Python package
+  python [--wheel]                 tests of the Python package, with --wheel also of its plug-ins
+  wheel [--profile NAME]           the Python package as a wheel, in target/wheels
   subject ...                      what the oracle judges and the command cannot show
   test [--full] [--list] [--only STEP]
                                    every step of make test or make test-full, with times and counts
@@ -102,16 +112,19 @@ fn main() -> ExitCode {
         "oracle" => oracle::run(rest),
         "api" => api::run(rest),
         "bench" => bench::run(rest),
+        "capi" => capi::run(rest),
         "circles" => circles::run(rest),
         "consumer" => consumer::run(),
         "cuts" => cuts::run(rest),
         "dist" => dist::run(),
+        "explore" => explore::run(rest),
         "evaluate" => evaluate::run(rest),
         "mutants" => mutants::run(rest),
         "mutate" => mutate::run(rest),
         "planted" => planted::run(rest),
         "posix" => posix::run(rest),
         "python" => python::run(rest),
+        "wheel" => python::wheel(rest),
         "test" => suite::run(rest),
         "subject" => subject::run(rest),
         "tidy" => tidy::run(),

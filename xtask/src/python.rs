@@ -1,10 +1,12 @@
 //! `cargo xtask python`: tests of the Python package, in a virtual environment that contains nothing else.
 //!
 //! The package as it lies in the repository is tested, with a module from the build that all steps share.
+//! With `--wheel`, the wheel of `cargo xtask wheel` is built, examined, and tested instead; then its plug-ins are,
+//! in the programs of others as they come from their registry.
 
 use crate::command::{cargo, find_program, output, repository};
 use crate::kernel::cache_dir;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -18,14 +20,128 @@ const PYTHONS: [&str; 6] =
 /// Crates whose tests have images that other programs and other kernels wrote.
 const GOLDEN: [&str; 3] = ["axfs", "logfs", "yaffs"];
 
+/// What builds and examines the wheel.
+const BUILDERS: [&str; 5] = [
+    "maturin==1.16.0",
+    "auditwheel==6.8.2",
+    "abi3audit==0.0.26",
+    "mypy==2.4.1",
+    "pyright==1.1.414",
+];
+
+/// The programs that the plug-ins are for, and what their tests need.
+const HOSTS: [&str; 9] = [
+    "fsspec==2026.9.0",
+    "pytest",
+    "pandas",
+    "dask[bag]",
+    "ratarmount==1.3.0",
+    "unblob==26.6.4",
+    "dissect.target==3.25.1",
+    "ray[data]==2.60.0",
+    "duckdb",
+];
+
 /// Runs the tests and prints their counts; false when one failed.
 pub(crate) fn run(args: &[String]) -> Result<bool> {
-    ensure!(args.is_empty(), "unknown arguments {args:?}");
     let home = repository().join("target/python");
     let images = home.join("images");
     prepare(&images)?;
-    let python = environment(&home.join("environment"), &module()?)?;
-    suite(&python, &images)
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let profile = match args[..] {
+        [] => {
+            let python = environment(&home.join("environment"), &module()?)?;
+            return suite(&python, &images, &[]);
+        }
+        ["--wheel"] => PROFILE,
+        ["--wheel", "--profile", profile] => profile,
+        _ => bail!("unknown arguments {args:?}"),
+    };
+    let wheel = build_wheel(profile)?;
+    examine(&wheel)?;
+    let python = installed(&home.join("wheel"), &wheel, &[])?;
+    let alone = suite(&python, &images, &[])?;
+    let python = installed(&home.join("plugins"), &wheel, &HOSTS)?;
+    Ok(suite(&python, &images, &["plugins"])? && alone)
+}
+
+/// The profile of a wheel that others use: optimised, without what only a debugger reads.
+const PROFILE: &str = "portable";
+
+/// Builds the wheel into `target/wheels` and prints its path; `--profile NAME` chooses another profile.
+pub(crate) fn wheel(args: &[String]) -> Result<bool> {
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let profile = match args[..] {
+        [] => PROFILE,
+        ["--profile", profile] => profile,
+        _ => bail!("unknown arguments {args:?}"),
+    };
+    println!("{}", build_wheel(profile)?.display());
+    Ok(true)
+}
+
+/// Builds the wheel with maturin and returns its path.
+fn build_wheel(profile: &str) -> Result<PathBuf> {
+    let root = repository();
+    let python = tools()?;
+    let out = root.join("target/wheels");
+    let _ = fs::remove_dir_all(&out);
+    let mut command = Command::new(python.with_file_name("maturin"));
+    command.args(["build", "--profile", profile, "--interpreter"]).arg(&python);
+    command.arg("--out").arg(&out).current_dir(root.join("python")).stdin(Stdio::null());
+    command.env_remove("RUSTC_WORKSPACE_WRAPPER");
+    // Output of cargo goes to the terminal: without it, a wait for the lock of another build looks
+    // like a maturin that stands still.
+    ensure!(command.status()?.success(), "the wheel cannot be built");
+    let mut wheels = fs::read_dir(&out)?.flatten().map(|entry| entry.path());
+    wheels.find(|path| path.extension() == Some(OsStr::new("whl"))).context("no wheel")
+}
+
+/// Returns the Python of an environment with what builds and examines wheels.
+fn tools() -> Result<PathBuf> {
+    let folder = repository().join("target/tools/wheel");
+    let python = folder.join("bin/python");
+    let marker = folder.join("installed");
+    if fs::read_to_string(&marker).ok().as_deref() != Some(&*BUILDERS.join("\n")) {
+        let _ = fs::remove_dir_all(&folder);
+        output(Command::new(interpreter()?).args(["-m", "venv"]).arg(&folder))?;
+        output(Command::new(&python).args(["-m", "pip", "-q", "install"]).args(BUILDERS))?;
+        fs::write(marker, BUILDERS.join("\n"))?;
+    }
+    Ok(python)
+}
+
+/// Makes an environment with the wheel and these packages, and returns its Python.
+fn installed(folder: &Path, wheel: &Path, packages: &[&str]) -> Result<PathBuf> {
+    let _ = fs::remove_dir_all(folder);
+    output(Command::new(interpreter()?).args(["-m", "venv"]).arg(folder))?;
+    let python = folder.join("bin/python");
+    let mut install = Command::new(&python);
+    install.args(["-m", "pip", "-q", "install"]).arg(wheel).args(packages);
+    if packages.is_empty() {
+        install.args(["--no-index", "--no-deps"]);
+    }
+    output(&mut install)?;
+    Ok(python)
+}
+
+/// Examines a wheel: one module for all versions of Python, and types that are complete.
+fn examine(wheel: &Path) -> Result<()> {
+    let tools = tools()?;
+    let tool = |name: &str| {
+        let mut command = Command::new(tools.with_file_name(name));
+        command.current_dir(repository().join("target/python"));
+        command
+    };
+    output(tool("abi3audit").args(["--strict", "--report"]).arg(wheel))?;
+    println!("{}", output(tool("auditwheel").arg("show").arg(wheel))?.trim());
+    output(
+        Command::new(&tools).args(["-m", "pip", "-q", "install", "--force-reinstall"]).arg(wheel),
+    )?;
+    output(tool("mypy").args(["--strict"]).arg(repository().join("python/tests/client.py")))?;
+    output(tool("stubtest").arg("eraseblock._native"))?;
+    output(tool("pyright").args(["--ignoreexternal", "--verifytypes", "eraseblock"]))?;
+    Ok(())
 }
 
 /// Builds the module.
@@ -59,10 +175,10 @@ fn environment(folder: &Path, module: &Path) -> Result<PathBuf> {
     Ok(python)
 }
 
-/// Runs the tests; they print their counts.
-fn suite(python: &Path, images: &Path) -> Result<bool> {
+/// Runs the tests of a folder, all without plug-ins if none is named; they print their counts.
+fn suite(python: &Path, images: &Path, folder: &[&str]) -> Result<bool> {
     let mut command = Command::new(python);
-    command.arg("-I").arg(repository().join("python/tests"));
+    command.arg("-I").arg(repository().join("python/tests")).args(folder);
     command.env("ERASEBLOCK_IMAGES", images).env("ERASEBLOCK_REPOSITORY", repository());
     command.env("ERASEBLOCK_PROGRAM", repository().join("target/debug/eraseblock"));
     command.current_dir(images).stdin(Stdio::null());

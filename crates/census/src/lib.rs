@@ -15,6 +15,7 @@ pub mod diff;
 pub mod overlay;
 pub mod script;
 pub mod segment;
+pub mod shown;
 pub mod text;
 mod value;
 pub mod walk;

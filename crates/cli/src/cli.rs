@@ -17,7 +17,7 @@ use clap::{CommandFactory, Parser, Subcommand};
                   forced. VOLUME is a UBI volume's name or number. A file named by -o is replaced when the\n\
                   new one is complete; any other file that exists, only with --force. Exit codes: 0 done,\n\
                   1 done with findings, 2 usage, 3 could not.\n\n\
-                  The classic tools are here too: `eraseblock mkfs.ubifs ...`, `ubinize`, `mkfs.jffs2`, `sumtool`, `fsck.ubifs`,\n\
+                  The classic tools are here too: `eraseblock mkfs.ubifs ...`, `ubinize`, `mkfs.jffs2`, `sumtool`, `fsck.ubifs`, `fsck.jffs2`,\n\
                   or a symbolic link of that name, and the readers `ubireader_extract_images`,\n\
                   `ubireader_extract_files` and `jefferson`. `personalities` makes the links."
 )]
@@ -35,6 +35,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// What is this: geometry, volumes, file systems, health, findings
     Info(command::info::InfoArgs),
+    /// Volumes and files of many images, with digests: a line of JSON for each image
+    Scan(command::scan::ScanArgs),
     /// List a directory
     Ls(command::ls::LsArgs),
     /// Draw a directory as a tree
@@ -64,6 +66,8 @@ pub(crate) enum Command {
     Recover(command::recover::RecoverArgs),
     /// All versions of all files, as forensic tools read them
     Timeline(command::timeline::TimelineArgs),
+    /// Look at an image in the browser: map, structures, files, past, findings, space
+    Explore(command::explore::ExploreArgs),
     /// Raw dumps of NAND: find out how pages are stored, decode, encode
     Nand(command::nand::NandArgs),
     /// Simulated SD cards, served to virtual machines
@@ -76,7 +80,7 @@ pub(crate) enum Command {
     Get(command::put::GetArgs),
     /// Verify every structure of a file system
     Check(command::check::CheckArgs),
-    /// Plan the repair of a damaged UBIFS, and repair a copy or the file itself
+    /// Plan the repair of a damaged UBI, UBIFS or JFFS2, and repair a copy or the file itself
     Repair(command::repair::RepairArgs),
     /// Take back what `repair --in-place` changed
     Undo(command::undo::UndoArgs),
@@ -113,6 +117,7 @@ pub(crate) fn command() -> clap::Command {
 pub(crate) fn run(command: &Command, session: &mut Session) -> Result<(), Failure> {
     match command {
         Command::Info(args) => command::info::run(args, session),
+        Command::Scan(args) => command::scan::run(args, session),
         Command::Ls(args) => command::ls::run(args, session),
         Command::Tree(args) => command::tree::run(args, session),
         Command::Stat(args) => command::stat::run(args, session),
@@ -127,6 +132,7 @@ pub(crate) fn run(command: &Command, session: &mut Session) -> Result<(), Failur
         Command::History(args) => command::history::run(args, session),
         Command::Recover(args) => command::recover::run(args, session),
         Command::Timeline(args) => command::timeline::run(args, session),
+        Command::Explore(args) => command::explore::run(args, session),
         Command::Nand(args) => command::nand::run(args, session),
         Command::Card(args) => command::card::run(args, session),
         Command::Edit(args) => command::edit::run(args, session),

@@ -9,9 +9,12 @@ use std::fmt::Write;
 
 /// The sub-commands in the groups in which `--help` lists them.
 pub(crate) const GROUPS: [(&str, &[&str]); 7] = [
-    ("Look into images", &["info", "ls", "tree", "stat", "cat", "extract", "get", "check"]),
+    ("Look into images", &["info", "ls", "tree", "stat", "cat", "extract", "get", "check", "scan"]),
     ("Look at structures, byte for byte", &["diff", "debug", "disasm", "asm"]),
-    ("Look into the past and into raw dumps", &["history", "recover", "timeline", "nand"]),
+    (
+        "Look into the past and into raw dumps",
+        &["explore", "history", "recover", "timeline", "nand"],
+    ),
     ("Make images", &["build", "mkfs"]),
     ("Change images", &["put", "edit", "ubi", "repair", "undo"]),
     ("Use them as on a board", &["mount", "umount", "serve", "chip", "card", "lab"]),
@@ -52,7 +55,7 @@ const CLASSIC_EXIT_STATUS: &[(&str, &str)] = &[
     ("255", "It could not be done. mkfs.ubifs and ubinize: also a wrong command line."),
 ];
 
-/// How fsck.ubifs ends: a sum.
+/// How fsck.ubifs and fsck.jffs2 end: a sum.
 const FSCK_EXIT_STATUS: &[(&str, &str)] = &[
     ("0", "Nothing is wrong."),
     ("1", "Problems were corrected."),
@@ -96,7 +99,10 @@ pub(crate) fn is_classic(command: &str) -> bool {
 pub(crate) fn exit_status(command: &str) -> &'static [(&'static str, &'static str)] {
     if Personality::READERS.iter().any(|one| one.name() == command) {
         READER_EXIT_STATUS
-    } else if command == Personality::FsckUbifs.name() {
+    } else if [Personality::FsckJffs2, Personality::FsckUbifs]
+        .iter()
+        .any(|one| one.name() == command)
+    {
         FSCK_EXIT_STATUS
     } else if is_classic(command) {
         CLASSIC_EXIT_STATUS

@@ -2,6 +2,8 @@
 //! `eraseblock NAME ...`. They take the same arguments, write the same files and end with the same
 //! exit codes as the tools of that name, so that existing scripts work unchanged.
 
+mod fsck;
+mod fsck_jffs2;
 mod fsck_ubifs;
 mod jefferson;
 mod mkfs_jffs2;
@@ -40,6 +42,7 @@ pub(crate) fn commands() -> Vec<clap::Command> {
         mkfs_jffs2::MkfsJffs2Args::command(),
         sumtool::SumtoolArgs::command(),
         fsck_ubifs::FsckUbifsArgs::command(),
+        fsck_jffs2::FsckJffs2Args::command(),
         jefferson::Args::command(),
         ubireader::FilesArgs::command(),
         ubireader::ImagesArgs::command(),
@@ -56,6 +59,7 @@ pub(crate) fn run(personality: Personality, arguments: &[OsString]) -> u8 {
         Personality::Sumtool => parse_and_run(personality, arguments, sumtool::run),
         Personality::MkfsUbifs => parse_and_run(personality, arguments, mkfs_ubifs::run),
         Personality::Ubinize => parse_and_run(personality, arguments, ubinize::run),
+        Personality::FsckJffs2 => parse_and_run(personality, arguments, fsck_jffs2::run),
         Personality::FsckUbifs => parse_and_run(personality, arguments, fsck_ubifs::run),
         Personality::Jefferson => parse_and_run(personality, arguments, jefferson::run),
         Personality::UbireaderFiles => parse_and_run(personality, arguments, ubireader::files),

@@ -195,6 +195,13 @@ impl fmt::Debug for Error {
 
 impl StdError for Error {}
 
+/// An error that became one of the host on its way through [`io::Read`] or `ReadAt` is itself again.
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        error.downcast::<Self>().unwrap_or_else(|error| Self::of(&error))
+    }
+}
+
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = error.0.io.unwrap_or(match error.kind() {
@@ -236,6 +243,10 @@ mod tests {
         assert!(pipe.is_broken_pipe());
         let wrong = Error::usage("x").hint("y").also("z").because("w").because("w");
         assert_eq!((wrong.to_string().as_str(), wrong.next_step()), ("x: w", Some("y; z")));
-        assert_eq!(io::Error::from(wrong).kind(), io::ErrorKind::InvalidInput);
+        let through = io::Error::from(wrong);
+        assert_eq!(through.kind(), io::ErrorKind::InvalidInput);
+        // Reads deliver errors as those of the host; their kind and next step must survive that.
+        let again = Error::from(through);
+        assert_eq!((again.kind(), again.next_step()), (ErrorKind::Usage, Some("y; z")));
     }
 }

@@ -2,7 +2,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "build")]
+#[cfg(any(feature = "build", feature = "edit"))]
 pub mod accounting;
 #[cfg(feature = "build")]
 mod build;
@@ -11,9 +11,13 @@ pub mod builder;
 #[cfg(all(feature = "edit", feature = "extract"))]
 mod check;
 pub mod codes;
+#[cfg(feature = "serde")]
+pub mod documents;
 #[cfg(feature = "edit")]
 mod edit;
 pub mod error;
+#[cfg(feature = "explore")]
+pub mod explore;
 mod file;
 mod fs;
 mod image;

@@ -63,7 +63,31 @@ pub(crate) struct Verdict {
     doubtful: Vec<Part>,
 }
 
+/// A part of a file whose newest content is damaged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DamagedPart {
+    /// The first byte.
+    pub start: u32,
+    /// The first byte after it.
+    pub end: u32,
+    /// Whether no older node holds it: then reading it fails.
+    pub is_lost: bool,
+    /// Whether the node looks like a program that a power cut interrupted, which was never part of the
+    /// file.
+    pub is_torn: bool,
+}
+
 impl Verdict {
+    /// Returns all parts, the lost ones first.
+    pub(crate) fn parts(&self) -> Vec<DamagedPart> {
+        let part = |part: &Part, is_lost| {
+            let Part { start, end, is_torn, .. } = *part;
+            DamagedPart { start, end, is_lost, is_torn }
+        };
+        let lost = self.lost.iter().map(|one| part(one, true));
+        lost.chain(self.doubtful.iter().map(|one| part(one, false))).collect()
+    }
+
     /// Returns what to report about content that may be outdated: a note if a power cut explains
     /// all of it, otherwise a warning. `location` converts a place.
     pub(crate) fn doubt(&self, location: impl Fn(u32) -> Location) -> Option<(Severity, String)> {

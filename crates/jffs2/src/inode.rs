@@ -1,7 +1,7 @@
 //! One inode: reads its nodes, selects the newest attributes, maps its content (spec: jffs2 8).
 
 use crate::codes;
-use crate::damage::{Broken, Placed, Range, gaps, is_torn, judge, unread};
+use crate::damage::{Broken, DamagedPart, Placed, Range, gaps, is_torn, judge, unread};
 use crate::mount::Jffs2;
 use eraseblock_base::{Location, Peb};
 use eraseblock_codec::{Codec, CodecError, lzma, rtime, rubin, zlib};
@@ -191,6 +191,35 @@ impl Jffs2 {
         let loaded = Arc::new(self.resolve(ino, &self.collect(ino)?)?);
         self.cache.put(ino, &loaded);
         Ok(loaded)
+    }
+
+    /// Returns the parts of a file whose newest nodes are damaged; of a file of `size` bytes, if that is
+    /// known from elsewhere. Parts that damage without an owner may have held are lost as well.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no such inode, or if it cannot be read.
+    pub fn damaged_parts(&self, ino: Ino, size: u32) -> Result<Vec<DamagedPart>, FsError> {
+        let missing = || FsError::new(FsErrorKind::NotFound, format!("no inode {ino}"));
+        let ino = u32::try_from(ino).map_err(|_| missing())?;
+        let nodes = self.collect(ino)?;
+        let verdict = judge(&nodes.data, &nodes.broken, size);
+        let mut parts = verdict.parts();
+        let mut held = Map::default();
+        for Placed { node, place } in &nodes.data {
+            let range = Range { start: node.offset, end: node.offset.saturating_add(node.dsize) };
+            held.lay(range, Some(*place));
+        }
+        for part in &parts {
+            held.lay(Range { start: part.start, end: part.end }, Some(UNKNOWN));
+        }
+        let end = held.end();
+        for Range { start, end: last } in gaps(held.ranges().map(|part| part.0), size) {
+            if start >= end || !self.unassigned.is_empty() {
+                parts.push(DamagedPart { start, end: last, is_lost: true, is_torn: false });
+            }
+        }
+        Ok(parts)
     }
 
     /// Reads the nodes of an inode.

@@ -26,6 +26,7 @@ mod scan;
 mod tests;
 mod xattr;
 
+pub use damage::DamagedPart;
 pub use detect::Shape;
 pub use eraseblock_mtd::ReadError;
 pub use error::Jffs2Error;

@@ -11,18 +11,20 @@
 //! # Invariants
 //! 1. A violation is a pure function of its [`StateId`], of the seed of the cuts and of the length
 //!    of random sequences: [`replay`] finds it again.
-//! 2. Threads do not change what is found, nor the order in which it is reported.
-//! 3. The engine reads no clock. A campaign with a time budget passes a function that ends it; it
+//! 2. What is judged in a sequence depends on no other sequence: a campaign is the sum of its
+//!    sequences, in any order and on any machine. Only budgets end it between them.
+//! 3. Threads do not change what is found, nor the order in which it is reported.
+//! 4. The engine reads no clock. A campaign with a time budget passes a function that ends it; it
 //!    is asked between two parts of a sequence only, so that a part is judged completely or not
 //!    at all.
-//! 4. Of the states that one judge decides on, those that a driver cannot distinguish are judged
+//! 5. Of the states that one judge decides on, those that a driver cannot distinguish are judged
 //!    once ([`Choice`]). A budget of states and `judge_every` choose by position among all states,
 //!    never by a verdict.
-//! 5. The engine knows no target, and no target knows events, variants, hashes or budgets: they
+//! 6. The engine knows no target, and no target knows events, variants, hashes or budgets: they
 //!    meet in `target` only.
-//! 6. A judge uses only its model and the results of public operations. What it may expect after a
+//! 7. A judge uses only its model and the results of public operations. What it may expect after a
 //!    cut during the recovery follows from the verdict on that recovery ([`Verdict::then`]).
-//! 7. Modules depend in one direction: `cut`, `kept`, `id`, `target`, `hash`, `state`, `report`,
+//! 8. Modules depend in one direction: `cut`, `kept`, `id`, `target`, `hash`, `state`, `report`,
 //!    `explore`, `replay`, `shrink`.
 
 mod cut;
@@ -37,7 +39,6 @@ mod state;
 mod target;
 
 pub use cut::Cut;
-pub(crate) use explore::explore_new;
 pub use explore::{explore, explore_until};
 pub use id::{IdError, Plan, StateId};
 pub use kept::Kept;

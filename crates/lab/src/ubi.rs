@@ -7,5 +7,5 @@ mod model;
 mod sequence;
 mod workload;
 
-pub use campaign::{Campaign, Summary, WORKLOADS, campaign, campaign_until};
+pub use campaign::{Campaign, Summary, Unit, WORKLOADS, campaign, campaign_until};
 pub use device::UbiTarget;

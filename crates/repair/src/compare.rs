@@ -49,7 +49,7 @@ impl<'a> Named<'a> {
         let is_named = u32::try_from(ino).is_ok_and(|ino| self.with_content.contains(&ino));
         is_named
             && self.of(ino).any(|part| match part {
-                Part::Content { from, to } => (*from..*to).contains(&at),
+                Part::Content { from, to } => at < *to && *from < at + u64::from(BLOCK_SIZE),
                 _ => false,
             })
     }

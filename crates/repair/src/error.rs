@@ -1,7 +1,9 @@
 //! Why a volume cannot be repaired.
 
 use eraseblock_base::{ErrorClass, Findings, Location};
+use eraseblock_jffs2::Jffs2Error;
 use eraseblock_mtd::MtdError;
+use eraseblock_ubi::UbiError;
 use eraseblock_ubifs::UbifsError;
 use std::fmt;
 use std::io;
@@ -28,6 +30,12 @@ pub enum RepairError {
         /// LEBs that can be used.
         available: u32,
     },
+    /// A flash has no eraseblock left for what must be written.
+    NoBlock,
+    /// UBI cannot be read.
+    Ubi(UbiError),
+    /// JFFS2 cannot be read.
+    Jffs2(Jffs2Error),
     /// The repaired volume still has problems: it is not delivered.
     StillWrong(Findings),
     /// Something would be lost that the plan does not name: nothing is delivered.
@@ -49,6 +57,11 @@ impl fmt::Display for RepairError {
                 "the new index needs {needed} free LEBs, and {available} can be made free: the \
                  volume is too full to be repaired"
             ),
+            Self::NoBlock => {
+                f.write_str("no eraseblock is free for what must be written: repair a copy with -o")
+            }
+            Self::Ubi(error) => fmt::Display::fmt(error, f),
+            Self::Jffs2(error) => fmt::Display::fmt(error, f),
             Self::StillWrong(findings) => {
                 write!(f, "the repaired volume is not consistent")?;
                 for finding in findings.iter().take(SHOWN) {
@@ -76,7 +89,9 @@ impl RepairError {
             Self::Unreadable(error) => error.class(),
             Self::Device(error) => error.class(),
             Self::Unsupported { .. } => ErrorClass::Unsupported,
-            Self::NoSpace { .. } => ErrorClass::NoSpace,
+            Self::NoSpace { .. } | Self::NoBlock => ErrorClass::NoSpace,
+            Self::Ubi(error) => error.class(),
+            Self::Jffs2(error) => error.class(),
             Self::StillWrong(_) | Self::UnnamedLoss(_) => ErrorClass::Corruption,
             Self::Undo(_) => ErrorClass::Caller,
             Self::Host(_) => ErrorClass::Media,
@@ -89,6 +104,8 @@ impl RepairError {
             Self::Unreadable(error) => Some(error),
             Self::Device(error) => Some(error),
             Self::Host(error) => Some(error),
+            Self::Ubi(error) => Some(error),
+            Self::Jffs2(error) => Some(error),
             _ => None,
         }
     }
@@ -102,6 +119,18 @@ impl std::error::Error for RepairError {}
 impl From<MtdError> for RepairError {
     fn from(error: MtdError) -> Self {
         Self::Device(error)
+    }
+}
+
+impl From<Jffs2Error> for RepairError {
+    fn from(error: Jffs2Error) -> Self {
+        Self::Jffs2(error)
+    }
+}
+
+impl From<UbiError> for RepairError {
+    fn from(error: UbiError) -> Self {
+        Self::Ubi(error)
     }
 }
 

@@ -17,12 +17,15 @@
 mod compare;
 mod error;
 mod findings;
+pub mod flash;
+pub mod jffs2;
 mod model;
 mod patched;
 pub mod plan;
 mod rules;
 mod scan;
 mod superblock;
+pub mod ubi;
 pub mod undo;
 mod view;
 mod write;

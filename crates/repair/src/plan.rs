@@ -87,6 +87,11 @@ pub enum Part {
     },
     /// Operations that were not committed: what a damaged part of the journal held is unknown.
     Journal,
+    /// An eraseblock that no LEB of a flash refers to.
+    Block {
+        /// Its number.
+        peb: u32,
+    },
 }
 
 /// Something that is lost.
@@ -111,6 +116,13 @@ fn path_text<S: Serializer>(path: &Option<Vec<u8>>, to: S) -> Result<S::Ok, S::E
 }
 
 impl Loss {
+    /// Puts the name of a volume before the path.
+    fn put_before(&mut self, name: &[u8]) {
+        if let Some(path) = &mut self.path {
+            path.splice(..0, [name, b":"].concat());
+        }
+    }
+
     /// Returns a sentence about it.
     pub fn describe(&self) -> String {
         let whose = match &self.path {
@@ -126,6 +138,7 @@ impl Loss {
             Part::Attributes => format!("{whose}: owner, permissions and times"),
             Part::Xattr { name: Some(name) } => format!("{whose}: the xattr {name}"),
             Part::Xattr { name: None } => format!("{whose}: an xattr"),
+            Part::Block { peb } => format!("what eraseblock {peb} held, which belongs to no LEB"),
             Part::Journal => "what the damaged part of the journal held".to_owned(),
         }
     }
@@ -245,6 +258,24 @@ impl Plan {
     pub(crate) fn push(&mut self, mut action: Action) {
         action.n = self.actions.len() + 1;
         self.actions.push(action);
+    }
+
+    /// Appends the actions of a part; `place` gives their places in the whole, and `name` comes before
+    /// the paths of their losses.
+    pub fn append(
+        &mut self,
+        part: &Plan,
+        name: Option<&[u8]>,
+        place: impl Fn(Location) -> Location,
+    ) {
+        for action in &part.actions {
+            let mut action = action.clone();
+            action.at = place(action.at);
+            if let Some(name) = name {
+                action.loses.iter_mut().for_each(|loss| loss.put_before(name));
+            }
+            self.push(action);
+        }
     }
 
     /// Returns the actions.

@@ -51,6 +51,14 @@ pub(crate) struct Rules<'a> {
     doubtful: BTreeSet<u32>,
 }
 
+impl Quarantined {
+    /// Returns the same bytes under their place in a whole.
+    #[must_use]
+    pub fn placed(&self, place: impl Fn(Location) -> Location) -> Self {
+        Self { at: place(self.at), ..self.clone() }
+    }
+}
+
 impl<'a> Rules<'a> {
     pub(crate) fn new(
         model: Model,

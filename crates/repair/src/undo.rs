@@ -1,7 +1,7 @@
 //! Undo files: what a file held before it was changed in place.
 //!
 //! ```text
-//! header   "EBUNDO\0\1", kind (u32, 0 for a file), tool (u32 length, text), size before and after
+//! header   "EBUNDO\0\1", kind (u32: 0 a file, 1 a flash), tool (u32 length, text), size before and after
 //!          (u64), SHA-256 before, number of records (u64), CRC-32 of all of this
 //! records  place (u64), old and new length (u32), packed length (u32), CRC-32 of each 512 bytes of the
 //!          new content, old bytes deflated, CRC-32 of the record
@@ -15,13 +15,17 @@
 //! 2. After a crash at any moment every sector of the target holds its old or its new bytes, so that
 //!    [`undo`] restores it; it can be repeated.
 
+mod blocks;
+
+pub use blocks::{replace_blocks, undo_blocks};
+
 use crate::error::RepairError;
 use eraseblock_base::crc::crc32;
 use flate2::Compression;
 use flate2::read::{DeflateDecoder, DeflateEncoder};
 use sha2::{Digest, Sha256};
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -29,6 +33,8 @@ const MAGIC: [u8; 8] = *b"EBUNDO\0\x01";
 const DONE: [u8; 8] = *b"EBDONE\0\x01";
 /// The kind of a target that is a file.
 const KIND_FILE: u32 = 0;
+/// The kind of a target that is eraseblocks of a flash.
+const KIND_BLOCKS: u32 = 1;
 /// Bytes of a record at most.
 const PIECE: usize = 4096;
 /// Bytes that a disk writes at once, or not at all.
@@ -82,8 +88,14 @@ pub fn replace(target: &File, after: &File, undo: &Path) -> Result<UndoReport, R
     })?;
     let file = File::options().write(true).create_new(true).open(undo)?;
     let mut out = BufWriter::new(&file);
-    let header =
-        Header { tool: tool(), size, new_size, sha: sha_of(target)?, records: report.places };
+    let header = Header {
+        kind: KIND_FILE,
+        tool: tool(),
+        size,
+        new_size,
+        sha: sha_of(target)?,
+        records: report.places,
+    };
     out.write_all(&header.bytes())?;
     differences(target, after, &mut |place, old, new| {
         let sums = new.chunks(SECTOR).map(crc32).collect();
@@ -118,6 +130,9 @@ pub fn replace(target: &File, after: &File, undo: &Path) -> Result<UndoReport, R
 pub fn undo(undo: &File, target: &File, run: Run) -> Result<UndoReport, RepairError> {
     let mut reader = BufReader::new(undo);
     let header = Header::read(&mut reader)?;
+    if header.kind != KIND_FILE {
+        return Err(RepairError::Undo("the undo file belongs to a flash".to_owned()));
+    }
     let size = target.metadata()?.len();
     if size != header.size && size != header.new_size {
         return Err(RepairError::Undo(format!(
@@ -151,6 +166,54 @@ pub fn undo(undo: &File, target: &File, run: Run) -> Result<UndoReport, RepairEr
         return Err(RepairError::Undo(message.to_owned()));
     }
     Ok(report)
+}
+
+/// Returns whether an undo file belongs to eraseblocks of a flash, not to a file.
+///
+/// # Errors
+///
+/// Fails if its header is damaged.
+pub fn is_of_flash(undo: &File) -> Result<bool, RepairError> {
+    let mut undo = undo;
+    undo.seek(SeekFrom::Start(0))?;
+    let header = Header::read(&mut BufReader::new(undo))?;
+    undo.seek(SeekFrom::Start(0))?;
+    Ok(header.kind == KIND_BLOCKS)
+}
+
+/// Returns whether a file is an undo file with all its records: only then the target may have changed.
+///
+/// # Errors
+///
+/// Fails if it is no undo file at all, or if it cannot be read.
+pub fn is_whole(undo: &File) -> Result<bool, RepairError> {
+    let mut undo = undo;
+    undo.seek(SeekFrom::Start(0))?;
+    let mut start = Vec::new();
+    undo.take(MAGIC.len() as u64).read_to_end(&mut start)?;
+    if !MAGIC.starts_with(&start) {
+        return Err(RepairError::Undo("this is no undo file".to_owned()));
+    }
+    undo.seek(SeekFrom::Start(0))?;
+    let mut reader = BufReader::new(undo);
+    let Ok(header) = Header::read(&mut reader) else { return Ok(false) };
+    let is_whole = (0..header.records).all(|_| Record::read(&mut reader).is_ok());
+    undo.seek(SeekFrom::Start(0))?;
+    Ok(is_whole)
+}
+
+/// Returns whether the change that an undo file belongs to came to its end.
+///
+/// # Errors
+///
+/// Fails if it cannot be read.
+pub fn is_finished(undo: &File) -> Result<bool, RepairError> {
+    let size = undo.metadata()?.len();
+    let len = DONE.len() + 32 + 4;
+    let tail = read_at(undo, size.saturating_sub(len as u64), len)?;
+    Ok(tail.starts_with(&DONE)
+        && tail.len() == len
+        && crc32(&tail[..len - 4]) == number(&tail, len - 4))
 }
 
 /// Receives a place, its old bytes and its new ones.
@@ -232,6 +295,7 @@ fn long(bytes: &[u8], at: usize) -> u64 {
 /// What an undo file begins with.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Header {
+    kind: u32,
     tool: String,
     size: u64,
     new_size: u64,
@@ -242,7 +306,7 @@ struct Header {
 impl Header {
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
-        bytes.extend(KIND_FILE.to_le_bytes());
+        bytes.extend(self.kind.to_le_bytes());
         bytes.extend((self.tool.len() as u32).to_le_bytes());
         bytes.extend(self.tool.as_bytes());
         bytes.extend(self.size.to_le_bytes());
@@ -259,7 +323,7 @@ impl Header {
             return Err(RepairError::Undo("this is no undo file".to_owned()));
         }
         let (kind, tool_len) = (number(&bytes, 8), number(&bytes, 12));
-        if kind != KIND_FILE || tool_len > MOST_TOOL {
+        if kind > KIND_BLOCKS || tool_len > MOST_TOOL {
             return Err(damaged("a kind of target that does not exist"));
         }
         let tool = take(reader, tool_len as usize)?;
@@ -272,6 +336,7 @@ impl Header {
         }
         let sha = rest.get(16..48).and_then(<[u8]>::first_chunk).copied();
         Ok(Self {
+            kind,
             tool: String::from_utf8_lossy(&tool).into_owned(),
             size: long(&rest, 0),
             new_size: long(&rest, 8),

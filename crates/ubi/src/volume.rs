@@ -53,6 +53,11 @@ impl Ubi {
         self.device.as_ref()
     }
 
+    /// Returns the device that it was attached to, to be kept.
+    pub fn shared_device(&self) -> Arc<dyn Mtd> {
+        Arc::clone(&self.device)
+    }
+
     /// Opens the volume of this number. Fails if there is none.
     pub fn volume(&self, id: VolumeId) -> Result<UbiVolume, UbiError> {
         self.open(self.attachment.volume(id), || id.to_string())

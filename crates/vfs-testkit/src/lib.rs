@@ -13,6 +13,7 @@ pub mod manifest;
 pub mod memory;
 pub mod model;
 pub mod ops;
+pub mod scripted;
 
 pub use compare::{CompareOptions, Difference, same_tree};
 pub use everything::read_everything;

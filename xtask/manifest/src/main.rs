@@ -7,12 +7,16 @@
 //! - `oracle-manifest mutate DIR SEED OPERATIONS PAUSES LIVE_KIB` changes a tree at random, the
 //!   same way for the same seed. After each of PAUSES equal parts it prints a line and waits for a
 //!   line on standard input, holding its open and unlinked files.
+//! - `oracle-manifest play DIR SCRIPT CONTROL` performs the steps of a script and writes its marks to a
+//!   disk.
+//! - `oracle-manifest blocks DIR` lists a tree with the values of the blocks of its files.
 
 mod content;
 mod dump;
 mod exotic;
 mod list;
 mod mutate;
+mod play;
 mod rng;
 
 use exotic::Limits;
@@ -33,7 +37,8 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &[&str]) -> io::Result<()> {
-    let usage = || io::Error::other("usage: list | exotic | mutate | dump, see the source");
+    let usage =
+        || io::Error::other("usage: list | exotic | mutate | dump | play | blocks, see the source");
     let number = |text: &str| text.parse::<u64>().map_err(io::Error::other);
     match args {
         ["list", dir] => {
@@ -51,6 +56,14 @@ fn run(args: &[&str]) -> io::Result<()> {
                 _ => return Err(usage()),
             };
             exotic::fill(Path::new(dir), number(seed)?, big, &limits)
+        }
+        ["play", dir, script, control] => {
+            play::play(Path::new(dir), Path::new(script), Path::new(control))
+        }
+        ["blocks", dir] => {
+            let mut out = io::BufWriter::new(io::stdout().lock());
+            play::list(Path::new(dir), &mut out)?;
+            out.flush()
         }
         ["dump", device, out] => dump::dump(Path::new(device), Path::new(out)),
         ["mutate", dir, seed, operations, pauses, live_kib] => {

@@ -7,7 +7,7 @@
 //!    published runs.
 
 mod claims;
-mod guest;
+pub(super) mod guest;
 mod log;
 mod process;
 
@@ -75,6 +75,10 @@ impl System {
         Self::Xfs,
         Self::Vfat,
     ];
+
+    /// Those that Linux has on block devices.
+    pub(super) const BLOCK: [Self; 6] =
+        [Self::Ext4, Self::Btrfs, Self::F2fs, Self::Nilfs2, Self::Xfs, Self::Vfat];
 
     const fn name(self) -> &'static str {
         match self {
@@ -283,7 +287,7 @@ fn bytes_of_tree() -> f64 {
 }
 
 /// Returns the system of that name.
-fn system(name: &str) -> Result<System> {
+pub(super) fn system(name: &str) -> Result<System> {
     let found = System::ALL.into_iter().find(|system| system.script_name() == name);
     found.with_context(|| format!("no system {name}"))
 }

@@ -19,7 +19,8 @@ with a picture for each table: `cargo xtask evaluate --write`, built with the fe
 allocated bytes. What the guests measured is kept, and measured again when something that went into it changes: the
 kernel, a program, a script or a parameter. `--fresh` measures everything again, `--quick` leaves out the larger
 partitions in Linux, and `--no-guest` does without Linux. `cargo xtask evaluate nand` and `cargo xtask evaluate card` select
-a part; `evaluate nand --table BL1,T4` chooses tables.
+a part; `evaluate nand --table BL1,T4` chooses tables. `cargo xtask evaluate cuts` cuts the power of block file systems, and
+`evaluate cuts --replay ID` judges one state again.
 
 ![Random bytes that fit, by the size of the files: published, Linux and ours](evaluation.svg)
 
@@ -30,8 +31,8 @@ The published numbers are those of four texts and of measurements of cards:
   a chart; what the text states in words is judged by a rule on the measured values.
 - **002**: N. Brown, \"JFFS2, UBIFS, and the growth of flash storage\", LWN, December 2012 (tables L1 to L3).
 - **003**: K. Uwatoko, \"Evaluation of UBI and UBIFS\", Toshiba, 2009 (tables T1 to T10).
-- **004**: Fujitsu, July 2014 (only F5, the mount time by the number of files: 512 bytes each, a thousand in a directory;
-  its chart is lost, too).
+- **004**: Fujitsu, July 2014 (F3 and F4, power cuts; F5, the mount time by the number of files: 512 bytes each, a thousand
+  in a directory; its chart is lost, too).
 - Table C2: the measurements of wirenboard/sdcard_benchmark, and the manual of flashbench 62.
 
 `001:78` is line 78 of text 001; the words in quotes are on that line.

@@ -4,7 +4,7 @@ use super::kept::{Inputs, Trust};
 use super::lab::Lab;
 use super::manifest::Manifest;
 use super::rows::{self, Cell, Row};
-use super::{card, disk, nand, page, report, words};
+use super::{card, cuts, disk, nand, page, report, words};
 use crate::command::repository;
 use crate::oracle::{Checks, our_command};
 use anyhow::{Context, Result, bail};
@@ -39,7 +39,7 @@ struct Options {
     writes_page: bool,
 }
 
-const SUBJECTS: [&str; 3] = ["nand", "card", "disk"];
+const SUBJECTS: [&str; 4] = ["nand", "card", "disk", "cuts"];
 
 fn subject(name: &str) -> Result<&'static str> {
     let found = SUBJECTS.into_iter().find(|subject| *subject == name);
@@ -87,6 +87,8 @@ pub(super) fn run(args: &[String]) -> Result<bool> {
     let mut cards = card::rows()?;
     let mut disk = disk::Results::default();
     disk.measure(options.extent)?;
+    let mut cut = cuts::Results::default();
+    cut.measure_all(options.extent)?;
     if options.extent != Extent::NoGuest {
         let ours = our_command(options.ours.as_deref(), &["evaluate".to_owned()])?;
         let mut lab = Lab::new(ours, options.trust)?;
@@ -103,11 +105,15 @@ pub(super) fn run(args: &[String]) -> Result<bool> {
         if asks("disk") {
             disk.ask_linux(&mut lab, options.extent, &disk::System::ALL, &mut checks)?;
         }
+        if asks("cuts") {
+            cut.ask_all(&mut lab, options.extent, &mut checks);
+        }
         manifest.add_guest(&lab.guest)?;
         manifest.add_parts(&lab.kept);
     }
     rows.extend(cards);
     rows.extend(disk.rows());
+    rows.extend(cut.rows());
     manifest.add("evaluation", parameters(options.extent));
     if let Some(path) = &options.earlier {
         let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
@@ -144,7 +150,11 @@ fn take_earlier(rows: &mut [Row], earlier: &[Row]) {
 
 fn parameters(extent: Extent) -> String {
     let [large, small] = nand::media();
-    format!("{extent:?}; BL: {large}; T: {small}; L: {}", disk::parameters(extent))
+    format!(
+        "{extent:?}; BL: {large}; T: {small}; L: {}; F3: {}",
+        disk::parameters(extent),
+        cuts::parameters(extent)
+    )
 }
 
 /// Returns a line for each table, and the sum.

@@ -42,10 +42,20 @@ impl Reasons {
         self.equivalent.iter().chain(&self.hole)
     }
 
+    /// Returns the names of all mutants with a reason.
+    pub(super) fn names(&self) -> BTreeSet<&str> {
+        self.all().map(|it| it.mutant.as_str()).collect()
+    }
+
+    /// Returns whether the mutant is known to change nothing that could be shown.
+    fn is_equivalent(&self, name: &str) -> bool {
+        self.equivalent.iter().any(|it| it.mutant == name)
+    }
+
     /// Returns what is wrong: survivors without a reason, reasons without a mutant, and reasons of
     /// mutants that are caught.
     pub(super) fn faults(&self, judged: &[&Judged], planted: &BTreeSet<&str>) -> Vec<String> {
-        let known: BTreeSet<&str> = self.all().map(|it| it.mutant.as_str()).collect();
+        let known = self.names();
         let mut faults = Vec::new();
         for it in judged {
             let is_known = known.contains(it.name.as_str());
@@ -73,6 +83,8 @@ impl Reasons {
 struct Counts {
     planted: usize,
     judged: usize,
+    /// Survivors that change nothing.
+    equivalent: usize,
     by: BTreeMap<Group, usize>,
     timeouts: usize,
     survived: usize,
@@ -82,8 +94,9 @@ struct Counts {
 }
 
 impl Counts {
-    fn add(&mut self, it: &Judged) {
+    fn add(&mut self, it: &Judged, reasons: &Reasons) {
         self.judged += 1;
+        self.equivalent += usize::from(!it.is_caught() && reasons.is_equivalent(&it.name));
         match &it.outcome {
             Outcome::Caught(caught) => {
                 *self.by.entry(caught.by).or_default() += 1;
@@ -111,19 +124,20 @@ impl Counts {
 pub(super) fn table(
     judged: &[&Judged],
     planted: &BTreeSet<&str>,
+    reasons: &Reasons,
     is_sampled: impl Fn(&str) -> bool,
 ) -> String {
     let mut text = String::from(
-        "| sources | mutants | judged | caught | by unit tests | by integration tests | by power cuts \
+        "| sources | mutants | judged | equivalent | caught of the others | by unit tests | by integration tests | by power cuts \
          | by other tests of the lab | of these, did not end | survived | never reached | power cuts alone |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|---|\n",
+         |---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for (room, title) in ROOMS {
         let is_here = |name: &str| room.is_empty() || name.split('/').next() == Some(room);
         let planted = planted.iter().filter(|name| is_here(name)).count();
         let mut counts = Counts { planted, ..Counts::default() };
         for it in judged.iter().filter(|it| is_here(&it.name)) {
-            counts.add(it);
+            counts.add(it, reasons);
             if is_sampled(&it.name) {
                 counts.sample(it);
             }
@@ -140,10 +154,11 @@ fn row(title: &str, counts: &Counts) -> String {
         Some(percent) => format!("{part} of {whole} ({percent} %)"),
     };
     format!(
-        "| {title} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
+        "| {title} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
         counts.planted,
         counts.judged,
-        share(counts.caught(), counts.judged),
+        counts.equivalent,
+        share(counts.caught(), counts.judged - counts.equivalent),
         by(Group::Unit),
         by(Group::Integration),
         by(Group::Cuts),
@@ -179,7 +194,7 @@ pub(super) fn page(
             writeln!(text, "- {}: {}", reason.mutant, reason.why.trim())?;
         }
     }
-    let known: BTreeSet<&str> = reasons.all().map(|it| it.mutant.as_str()).collect();
+    let known = reasons.names();
     let open: Vec<&&Judged> =
         survivors.values().filter(|it| !known.contains(it.name.as_str())).collect();
     if !open.is_empty() {
@@ -236,8 +251,9 @@ mod tests {
             judged("ubi/f", caught()),
         ];
         let all: Vec<&Judged> = results.iter().collect();
-        let table = table(&all, &BTreeSet::from(["ubi/a"]), |_| false);
-        assert!(table.contains("| UBI | 1 | 4 | 1 of 4 (25 %) | 1 |"), "{table}");
+        let table = table(&all, &BTreeSet::from(["ubi/a"]), &reasons(), |_| false);
+        // The equivalent one is not among those that could be caught.
+        assert!(table.contains("| UBI | 1 | 4 | 1 | 1 of 3 (33 %) | 1 |"), "{table}");
         let page = page("# Head", &table, &all, &reasons()).unwrap();
         let parts: Vec<&str> = page.split("\n## ").collect();
         assert!(parts[1].contains("- ubi/a: b\n") && parts[2].contains("- ubi/c: d\n"));

@@ -20,12 +20,22 @@ const CHECKED: &str = "check --keep-going --package eraseblock-ubi --package era
     --package eraseblock-jffs2";
 const TESTED: &str = "test --no-run --package eraseblock-ubi --package eraseblock-ubifs \
     --package eraseblock-jffs2 --package eraseblock-lab --lib --test it --test cuts";
+const TESTED_WITHOUT_LAB: &str = "test --no-run --package eraseblock-ubi \
+    --package eraseblock-ubifs --package eraseblock-jffs2 --lib --test it";
 
 /// The file of mutants that do not compile.
 const REFUSED: &str = "refused.json";
 
 /// The most rounds until the copy must compile.
 const ROUNDS: usize = 60;
+
+/// The tests that judge.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Judges {
+    All,
+    /// Those inside the mutated crates.
+    OfTheCrates,
+}
 
 /// The copy with its mutants.
 #[derive(Debug)]
@@ -100,11 +110,15 @@ impl Tree {
     }
 
     /// Plants every mutant that compiles and builds the tests.
-    pub(super) fn build(&mut self) -> Result<()> {
+    pub(super) fn build(&mut self, judges: Judges) -> Result<()> {
         let clean = self.root.join("clean");
         prepare(&clean)?;
         let memory = digest(&self.sources);
-        for command in [CHECKED, TESTED] {
+        let tested = match judges {
+            Judges::All => TESTED,
+            Judges::OfTheCrates => TESTED_WITHOUT_LAB,
+        };
+        for command in [CHECKED, tested] {
             self.programs = self.settle(&clean, command)?;
             let known = serde_json::to_vec(&(&memory, &self.refused))?;
             fs::write(self.root.join(REFUSED), known)?;

@@ -31,7 +31,7 @@ struct Row {
 /// In the order of their start. The short form uses one build for everything: tests, mounts, power
 /// cuts and the oracle's guest. Steps of cargo follow each other, because they would only wait for
 /// its lock.
-const ROWS: [Row; 20] = [
+const ROWS: [Row; 24] = [
     Row {
         name: "format",
         short: "{cargo} fmt --all --check",
@@ -78,6 +78,13 @@ const ROWS: [Row; 20] = [
         counts: counts::nothing,
     },
     Row {
+        name: "features",
+        short: "",
+        full: "make --no-print-directory features capi-check",
+        after: &["no-std"],
+        counts: counts::nothing,
+    },
+    Row {
         name: "release",
         short: "",
         full: "{cargo} build --quiet --release --package eraseblock-cli --package xtask",
@@ -90,6 +97,20 @@ const ROWS: [Row; 20] = [
         short: "{xtask} python",
         full: "",
         after: &["build"],
+        counts: counts::last_line,
+    },
+    Row {
+        name: "capi",
+        short: "{xtask} capi",
+        full: "",
+        after: &["python"],
+        counts: counts::last_line,
+    },
+    Row {
+        name: "wheel",
+        short: "",
+        full: "{xtask} python --wheel",
+        after: &["release"],
         counts: counts::last_line,
     },
     Row {
@@ -147,6 +168,13 @@ const ROWS: [Row; 20] = [
         short: "{xtask} mutate --count 20000",
         full: "{xtask} mutate --count 100000",
         after: &["guest"],
+        counts: counts::last_line,
+    },
+    Row {
+        name: "explore",
+        short: "",
+        full: "{xtask} explore --bin {bin}",
+        after: &["release"],
         counts: counts::last_line,
     },
     Row {

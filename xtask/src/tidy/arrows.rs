@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 /// All crates, lowest first: a crate may depend on those before it.
-const ROOMS: [&str; 34] = [
+const ROOMS: [&str; 35] = [
     "base",
     "codec",
     "ubi-format",
@@ -34,10 +34,12 @@ const ROOMS: [&str; 34] = [
     "fuse",
     "nfs",
     "nbd",
+    "explore",
     "lab",
     "eraseblock",
     "cli",
     "python",
+    "capi",
     "oracle-manifest",
     "xtask",
 ];

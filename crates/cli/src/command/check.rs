@@ -5,24 +5,15 @@ use crate::args::TargetArgs;
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::spelling;
+use eraseblock::documents::Verdict;
 use eraseblock::error::Words;
 use eraseblock::target::{Place, check_place};
-use serde::Serialize;
 
 /// Arguments of `check`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     target: TargetArgs,
-}
-
-/// The result of a check, as JSON.
-#[derive(Debug, Serialize)]
-struct Verdict {
-    /// Whether nothing is wrong.
-    consistent: bool,
-    /// The next steps for the findings.
-    next_steps: Vec<String>,
 }
 
 /// Checks.

@@ -4,8 +4,8 @@ use crate::args::{TargetArgs, path_bytes};
 use crate::failure::Failure;
 use crate::session::Session;
 use crate::table::{Align, Table};
+use eraseblock::documents::past::{CommitReport, DeletedReport, VersionReport};
 use eraseblock::raw::history::{CommitState, Deleted, History, Seen, Version};
-use eraseblock::raw::ubifs_format::Time;
 use eraseblock::target::past::{self, Past};
 use eraseblock::text;
 use serde::Serialize;
@@ -59,49 +59,14 @@ pub(crate) fn run(args: &HistoryArgs, session: &mut Session) -> Result<(), Failu
     print_versions(&versions, session)
 }
 
-#[derive(Serialize)]
-struct CommitReport {
-    number: u64,
-    sqnum: u64,
-    leaves: u64,
-    gone: u64,
-    index_nodes_gone: u64,
-    root_gone: bool,
-    files: u64,
-    earliest: Option<Moment>,
-    latest: Option<Moment>,
-}
-
-#[derive(Serialize)]
-struct Moment {
-    seconds: i64,
-    nanoseconds: u32,
-}
-
-impl From<Time> for Moment {
-    fn from(time: Time) -> Self {
-        Self { seconds: time.seconds, nanoseconds: time.nanoseconds }
-    }
-}
-
 fn commits(history: &History, session: &mut Session) -> Result<(), Failure> {
     if session.options.json {
         #[derive(Serialize)]
         struct Document {
             commits: Vec<CommitReport>,
         }
-        let report = |state: &CommitState| CommitReport {
-            number: state.commit.number,
-            sqnum: state.commit.sqnum,
-            leaves: state.leaves,
-            gone: state.gone,
-            index_nodes_gone: state.index_gone,
-            root_gone: state.commit.root_sqnum.is_none(),
-            files: state.files,
-            earliest: state.times.map(|(first, _)| first.into()),
-            latest: state.times.map(|(_, last)| last.into()),
-        };
-        return session.json(&Document { commits: history.commits().iter().map(report).collect() });
+        return session
+            .json(&Document { commits: history.commits().iter().map(CommitReport::of).collect() });
     }
     let mut table = Table::new(&[
         ("commit", Align::Right),
@@ -144,62 +109,6 @@ fn left(state: &CommitState) -> String {
     // Never 100 % of what is not whole.
     let tenths = (there * 1000 / state.leaves.max(1)).min(999);
     format!("{}.{} %", tenths / 10, tenths % 10)
-}
-
-/// A version, as JSON.
-#[derive(Serialize)]
-pub(crate) struct VersionReport {
-    ino: u32,
-    class: &'static str,
-    inode_sqnum: Option<u64>,
-    newest_sqnum: u64,
-    first_commit: Option<u64>,
-    last_commit: Option<u64>,
-    is_present: bool,
-    size: Option<u64>,
-    mode: Option<String>,
-    nlink: Option<u32>,
-    uid: Option<u32>,
-    gid: Option<u32>,
-    atime: Option<Moment>,
-    mtime: Option<Moment>,
-    ctime: Option<Moment>,
-    blocks: u64,
-    blocks_missing: u64,
-    paths: Vec<String>,
-    is_named_by_another: bool,
-}
-
-impl VersionReport {
-    pub(crate) fn of(version: &Version) -> Self {
-        let (first, last) = match version.seen {
-            Seen::Now { since } => (since, None),
-            Seen::Commits { first, last } => (Some(first), Some(last)),
-            Seen::Nodes => (None, None),
-        };
-        let known = version.attributes;
-        Self {
-            ino: version.ino,
-            class: version.class.name(),
-            inode_sqnum: version.inode_sqnum,
-            newest_sqnum: version.newest,
-            first_commit: first,
-            last_commit: last,
-            is_present: matches!(version.seen, Seen::Now { .. }),
-            size: known.map(|known| known.size),
-            mode: known.map(|known| format!("{:06o}", known.mode)),
-            nlink: known.map(|known| known.nlink),
-            uid: known.map(|known| known.uid),
-            gid: known.map(|known| known.gid),
-            atime: known.map(|known| known.atime.into()),
-            mtime: known.map(|known| known.mtime.into()),
-            ctime: known.map(|known| known.ctime.into()),
-            blocks: version.blocks,
-            blocks_missing: version.missing,
-            paths: version.paths.iter().map(|path| text::name(path)).collect(),
-            is_named_by_another: version.is_named_by_another,
-        }
-    }
 }
 
 /// Where a version was seen, for people.
@@ -252,16 +161,6 @@ fn print_versions(versions: &[&Version], session: &mut Session) -> Result<(), Fa
     session.lines(lines)
 }
 
-#[derive(Serialize)]
-struct DeletedReport {
-    path: String,
-    ino: u32,
-    class: &'static str,
-    last_commit: Option<u64>,
-    removed_by_sqnum: Option<u64>,
-    has_other_names: bool,
-}
-
 fn deleted(args: &HistoryArgs, history: &History, session: &mut Session) -> Result<(), Failure> {
     let under = args.under.as_ref().map_or(&b""[..], path_bytes);
     let under = under.strip_prefix(b"/").unwrap_or(under);
@@ -275,15 +174,7 @@ fn deleted(args: &HistoryArgs, history: &History, session: &mut Session) -> Resu
         struct Document {
             deleted: Vec<DeletedReport>,
         }
-        let report = |it: &Deleted| DeletedReport {
-            path: text::name(&it.path),
-            ino: it.ino,
-            class: it.class.name(),
-            last_commit: it.last_commit,
-            removed_by_sqnum: it.removed_by,
-            has_other_names: it.is_elsewhere,
-        };
-        return session.json(&Document { deleted: names.map(report).collect() });
+        return session.json(&Document { deleted: names.map(DeletedReport::of).collect() });
     }
     let mut table = Table::new(&[
         ("inode", Align::Right),

@@ -8,6 +8,7 @@ mod page;
 mod shrink;
 mod story;
 mod ubi;
+mod units;
 
 use crate::args::size64;
 use crate::failure::Failure;
@@ -112,6 +113,9 @@ pub(crate) struct PowercutArgs {
     /// Also write the counts as a page of HTML
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// How the campaign is divided.
+    #[command(flatten)]
+    pub division: units::UnitArgs,
     /// A chip of any part or geometry.
     #[command(flatten)]
     pub other: chip::ChipArgs,
@@ -121,6 +125,11 @@ impl PowercutArgs {
     /// Returns the name of the chip, if one was asked for.
     fn chip(&self) -> Result<Option<String>, Failure> {
         Ok(self.other.name()?.or_else(|| self.chip.clone()))
+    }
+
+    /// Returns the most sequences that are judged.
+    fn most(&self) -> usize {
+        self.division.units.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX))
     }
 
     /// Begins the page, if one was asked for: a long run must not fail at its end.
@@ -193,6 +202,7 @@ pub(crate) struct ShrinkArgs {
 /// Does what was asked.
 pub(crate) fn run(args: &LabArgs, session: &mut Session) -> Result<(), Failure> {
     match &args.command {
+        LabCommand::Powercut(args) if args.division.is_divided() => units::run(args, session),
         LabCommand::Powercut(args) => match args.target {
             LabTarget::Ubi => ubi::powercut(args, session),
             LabTarget::Ubifs | LabTarget::Jffs2 | LabTarget::Yaffs2 => {

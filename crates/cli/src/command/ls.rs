@@ -1,12 +1,13 @@
 //! `eraseblock ls`: directories as lists.
 
 use crate::args::{PastArgs, TargetArgs, path_bytes};
-use crate::entry::{Entry, paint_name};
+use crate::entry::paint_name;
 use crate::failure::Failure;
 use crate::find::find_path;
 use crate::session::Session;
 use crate::style::terminal_width;
 use crate::table::visible_width;
+use eraseblock::documents::listing::Entry;
 use eraseblock::raw::vfs::{FileKind, FileSystem, Ino};
 use eraseblock::target;
 use serde::Serialize;

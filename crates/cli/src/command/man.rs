@@ -39,7 +39,8 @@ pub(crate) fn run(args: &ManArgs, command: Command, session: &mut Session) -> Re
     for command in personality::commands() {
         let name = command.get_name().to_owned();
         // The sections in which the tools of these names have theirs.
-        let is_for_root = ["fsck.ubifs", "mkfs.ubifs", "ubinize"].contains(&name.as_str());
+        let is_for_root =
+            ["fsck.jffs2", "fsck.ubifs", "mkfs.ubifs", "ubinize"].contains(&name.as_str());
         let section = if is_for_root { "8" } else { "1" };
         let page = page(command, &name, section).context(&name)?;
         let file = folder.join(format!("{name}.{section}"));

@@ -4,10 +4,11 @@
 //! 1. Files are named by inode and sequence number: no version replaces another one.
 //! 2. What cannot be read is a hole, and the list says so.
 
-use super::history::{self, VersionReport};
+use super::history;
 use crate::args::TargetArgs;
 use crate::failure::{Context, Failure};
 use crate::session::Session;
+use eraseblock::documents::past::VersionReport;
 use eraseblock::raw::history::content::{Content, Contents, Run};
 use eraseblock::raw::history::{Class, Seen, Version};
 use eraseblock::target::past::Past;

@@ -3,12 +3,12 @@
 use crate::args::{TargetArgs, size64};
 use crate::failure::{Context, Failure};
 use crate::session::Session;
+use eraseblock::documents::Outcome;
 use eraseblock::raw::mtd::Access;
 use eraseblock::raw::repair::{Action, Level, Loss, Plan};
 use eraseblock::target::Place;
-use eraseblock::target::repair::{Examined, examine};
+use eraseblock::target::repair::{Examined, examine, take_back_interrupted};
 use eraseblock::text;
-use serde::Serialize;
 use std::io::{Seek, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -70,26 +70,20 @@ impl LevelArg {
     }
 }
 
-/// The result, as JSON.
-#[derive(Debug, Serialize)]
-struct Outcome<'a> {
-    /// The level that the plan needs, if there is anything to do.
-    level: Option<Level>,
-    actions: &'a [Action],
-    loses: Vec<&'a Loss>,
-    /// LEBs that the repair writes or erases.
-    lebs: usize,
-    /// Whether something was repaired.
-    repaired: bool,
-}
-
 /// Plans, and repairs.
 pub(crate) fn run(args: &RepairArgs, session: &mut Session) -> Result<(), Failure> {
     let place = Place::parse(&args.target.target)?;
     let access = if args.in_place { Access::Write } else { Access::Read };
-    let examined = examine(&place, &args.target.shape.shape(), access, session)?;
+    if let Some(undo) = &args.undo
+        && take_back_interrupted(undo, &place.path)?
+    {
+        let path = place.path.display();
+        session.remark(&format!("{path}: an interrupted repair was taken back first"));
+    }
+    let examined =
+        examine(&place, &args.target.shape.shape(), (access, args.level.level()), session)?;
     let examined = examined.flash_size(args.size);
-    let plan = examined.repair.plan();
+    let plan = examined.plan();
     if let Some(path) = &args.plan_out {
         write_plan(path, plan, session)?;
     }
@@ -101,21 +95,21 @@ pub(crate) fn run(args: &RepairArgs, session: &mut Session) -> Result<(), Failur
         allow(args.level.level(), &place, plan)?;
     }
     if !session.options.json {
-        print(args, plan, session)?;
+        print(args, plan, examined.left(), session)?;
     }
     if let Some(folder) = args.quarantine.as_ref().filter(|_| wants_repair) {
         examined.write_quarantine(folder)?;
     }
     let repaired = deliver(args, &place, &examined, session)?;
     let loses: Vec<&Loss> = plan.losses().collect();
-    if !plan.is_empty() && (!wants_repair || !loses.is_empty()) {
+    let left = examined.left();
+    if !plan.is_empty() && (!wants_repair || !loses.is_empty()) || !left.is_empty() {
         session.differs();
     }
     if !session.options.json {
         return Ok(());
     }
-    let (level, actions, lebs) = (plan.level(), plan.actions(), examined.repair.lebs());
-    session.json(&Outcome { level, actions, loses, lebs, repaired })
+    session.json(&Outcome::of(&examined, repaired))
 }
 
 /// Fails unless the plan needs no more than this level.
@@ -140,7 +134,7 @@ fn deliver(
         let mut source = std::fs::File::open(&place.path).context(place.path.display())?;
         std::io::copy(&mut source, &mut output.file).context(path.display())?;
         output.file.rewind().context(path.display())?;
-        if !examined.repair.plan().is_empty() {
+        if !examined.plan().is_empty() {
             // A file that is not complete has no name yet.
             let copy = format!("/proc/self/fd/{}", output.file.as_raw_fd());
             examined
@@ -148,12 +142,12 @@ fn deliver(
                 .map_err(|error| Failure::from(error).context(path.display()))?;
         }
         output.commit()?;
-        let is_whole = examined.repair.plan().is_empty();
+        let is_whole = examined.plan().is_empty();
         let done = if is_whole { "a copy" } else { "repaired, and verified" };
         session.remark(&format!("{}: {done}", path.display()));
         return Ok(!is_whole);
     }
-    let Some(undo) = args.undo.as_ref().filter(|_| !examined.repair.plan().is_empty()) else {
+    let Some(undo) = args.undo.as_ref().filter(|_| !examined.plan().is_empty()) else {
         return Ok(false);
     };
     let report = examined.in_place(undo, session)?;
@@ -189,10 +183,22 @@ fn expect_plan(path: &Path, plan: &Plan) -> Result<(), Failure> {
     Err(Failure::new(message).hint("the image has changed since: look at its plan again"))
 }
 
-fn print(args: &RepairArgs, plan: &Plan, session: &mut Session) -> Result<(), Failure> {
+/// Returns a line for each problem that is left.
+fn lines_of(left: &[Finding]) -> impl Iterator<Item = String> {
+    left.iter().map(|one| format!("left: {}: {} [{}]", one.at, one.message, one.code))
+}
+
+fn print(
+    args: &RepairArgs,
+    plan: &Plan,
+    left: &[Finding],
+    session: &mut Session,
+) -> Result<(), Failure> {
     let target = args.target.target.display();
     let Some(needed) = plan.level() else {
-        return session.lines([format!("{target}: nothing to repair")]);
+        let what =
+            if left.is_empty() { "nothing to repair" } else { "nothing that a rule repairs" };
+        return session.lines([format!("{target}: {what}")].into_iter().chain(lines_of(left)));
     };
     let actions = plan.actions();
     let level = args.level.level();
@@ -211,6 +217,7 @@ fn print(args: &RepairArgs, plan: &Plan, session: &mut Session) -> Result<(), Fa
     if losses.is_empty() {
         all.push("loses nothing".to_owned());
     }
+    all.extend(lines_of(left));
     if args.output.is_none() && !args.in_place {
         let more = match needed {
             Level::Safe => String::new(),

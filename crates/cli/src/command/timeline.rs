@@ -1,9 +1,10 @@
 //! `eraseblock timeline`: all versions of all files, as forensic tools read them.
 
-use super::history::{self, VersionReport};
+use super::history;
 use crate::args::TargetArgs;
 use crate::failure::Failure;
 use crate::session::Session;
+use eraseblock::documents::past::VersionReport;
 use eraseblock::raw::base::VolumeId;
 use eraseblock::raw::history::{Seen, Version};
 use eraseblock::raw::ubifs_format::Time;

@@ -1,11 +1,12 @@
 //! `eraseblock tree`: directories as a drawing.
 
 use crate::args::{PastArgs, TargetArgs, path_bytes};
-use crate::entry::{Entry, paint_name};
+use crate::entry::paint_name;
 use crate::failure::Failure;
 use crate::find::find_path;
 use crate::session::Session;
 use crate::style::Ink;
+use eraseblock::documents::listing::Entry;
 use eraseblock::raw::base::Location;
 use eraseblock::raw::vfs::{FileSystem, Ino};
 use eraseblock::target;

@@ -17,6 +17,13 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
             ("eraseblock info dump.bin --json | jq '.volumes[].name'", "The same for a program"),
         ],
     ),
+    (
+        "scan",
+        &[(
+            "eraseblock scan *.ubi | jq -r 'select(.status==\"refused\").image'",
+            "Images that cannot be opened",
+        )],
+    ),
     ("ls", &[("eraseblock ls -l board.ubi:rootfs /etc", "A directory of the volume `rootfs`")]),
     ("tree", &[("eraseblock tree board.ubi:rootfs --depth 2", "Two levels of directories")]),
     ("stat", &[("eraseblock stat board.ubi:rootfs /bin/true", "All attributes of a file")]),
@@ -242,6 +249,17 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "explore",
+        &[
+            ("eraseblock explore board.ubi", "In the browser of this machine"),
+            (
+                "eraseblock explore board.ubi --no-open --port 8000",
+                "For `ssh -L 8000:127.0.0.1:8000`, which reaches it from elsewhere",
+            ),
+            ("eraseblock explore board.ubi --export report.html", "As one file, to be passed on"),
+        ],
+    ),
+    (
         "timeline",
         &[
             ("eraseblock timeline board.ubi:rootfs | mactime -b -", "For the Sleuth Kit"),
@@ -331,6 +349,10 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
                 "eraseblock lab powercut --target ubi --part W25N01GV --html cuts.html",
                 "On a part of the database, with a page of the counts",
             ),
+            (
+                "eraseblock lab powercut --target ubifs --sequences pair --shard 0/40 --out rows",
+                "A fortieth of all pairs of operations: one of forty machines",
+            ),
         ],
     ),
     ("lab replay", &[("eraseblock lab replay ubi/mini/1@57.P3", "One state again")]),
@@ -384,6 +406,13 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("fsck.ubifs -n board.ubi:rootfs", "Is it consistent?"),
             ("fsck.ubifs -a board.ubi:rootfs", "Repair what can be repaired without a loss"),
+        ],
+    ),
+    (
+        "fsck.jffs2",
+        &[
+            ("fsck.jffs2 -n root.jffs2", "Is it consistent?"),
+            ("fsck.jffs2 -y root.jffs2", "Repair it; what cannot be right is removed"),
         ],
     ),
     ("jefferson", &[("jefferson -d out firmware.bin", "The files of each JFFS2")]),

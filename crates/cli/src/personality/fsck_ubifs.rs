@@ -1,19 +1,11 @@
 //! fsck.ubifs(8): checks and repairs a UBIFS in a file. What changes goes to an undo file first.
 
+use super::fsck;
 use crate::failure::Failure;
 use crate::session::Session;
 use clap::{ArgGroup, Parser};
-use eraseblock::raw::mtd::Access;
-use eraseblock::raw::repair::{Action, Level};
-use eraseblock::target::repair::examine;
-use eraseblock::target::{Place, Shape};
-use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
-
-/// Problems were corrected.
-const CORRECTED: u8 = 1;
-/// Problems are left.
-const UNCORRECTED: u8 = 4;
+use eraseblock::raw::repair::Level;
+use std::ffi::OsString;
 
 /// Check and repair a UBIFS.
 #[derive(Debug, Parser)]
@@ -42,43 +34,11 @@ pub(super) struct FsckUbifsArgs {
 
 /// Checks, and repairs.
 pub(super) fn run(args: &FsckUbifsArgs, session: &mut Session) -> Result<(), Failure> {
-    let place = Place::parse(&args.volume)?;
-    let access = if args.no { Access::Read } else { Access::Write };
-    let examined = examine(&place, &Shape::default(), access, session)?;
-    let plan = examined.repair.plan();
-    session.lines(plan.actions().iter().map(Action::line))?;
-    for loss in plan.losses() {
-        session.lines([format!("loses {}", loss.describe())])?;
-    }
-    let Some(needed) = plan.level() else { return Ok(()) };
     let allowed = match (args.no, args.yes, args.rebuild) {
         (true, ..) => None,
         (_, true, true) => Some(Level::Rebuild),
         (_, true, false) => Some(Level::Drop),
         _ => Some(Level::Safe),
     };
-    if allowed.is_none_or(|allowed| needed > allowed) {
-        session.exits_with(UNCORRECTED);
-        return Ok(());
-    }
-    let undo = free_name(&place.path);
-    examined.in_place(&undo, session)?;
-    let (undo, target) = (undo.display(), place.path.display());
-    session.lines([format!("repaired; `eraseblock undo {undo} {target}` takes it back")])?;
-    session.exits_with(CORRECTED);
-    Ok(())
-}
-
-/// Returns an unused name for an undo file, in the folder of the image.
-fn free_name(image: &Path) -> PathBuf {
-    let named = |number: u32| {
-        let mut name = image.as_os_str().to_owned();
-        name.push(OsStr::new(".undo"));
-        if number > 0 {
-            name.push(format!(".{number}"));
-        }
-        PathBuf::from(name)
-    };
-    let free = |path: &PathBuf| path.symlink_metadata().is_err();
-    (0..u32::MAX).map(named).find(free).unwrap_or_else(|| named(0))
+    fsck::run(&args.volume, allowed, session)
 }

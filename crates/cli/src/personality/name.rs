@@ -5,6 +5,8 @@ use std::ffi::OsStr;
 /// A classic tool, or one of the readers that programs for firmware analysis start by name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Personality {
+    /// fsck.jffs2
+    FsckJffs2,
     /// fsck.ubifs(8)
     FsckUbifs,
     /// jefferson
@@ -28,8 +30,14 @@ const CLASSIC_FAILURE: u8 = 255;
 
 impl Personality {
     /// The tools that make and repair images.
-    pub(crate) const CLASSIC: [Self; 5] =
-        [Self::FsckUbifs, Self::MkfsJffs2, Self::MkfsUbifs, Self::Sumtool, Self::Ubinize];
+    pub(crate) const CLASSIC: [Self; 6] = [
+        Self::FsckJffs2,
+        Self::FsckUbifs,
+        Self::MkfsJffs2,
+        Self::MkfsUbifs,
+        Self::Sumtool,
+        Self::Ubinize,
+    ];
     /// The tools that take them apart.
     pub(crate) const READERS: [Self; 3] =
         [Self::Jefferson, Self::UbireaderFiles, Self::UbireaderImages];
@@ -43,6 +51,7 @@ impl Personality {
     /// What the program is called.
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Self::FsckJffs2 => "fsck.jffs2",
             Self::FsckUbifs => "fsck.ubifs",
             Self::Jefferson => "jefferson",
             Self::UbireaderFiles => "ubireader_extract_files",
@@ -57,7 +66,7 @@ impl Personality {
     /// The exit code for a command line that cannot be understood.
     pub(super) fn usage_failure(self) -> u8 {
         match self {
-            Self::FsckUbifs => 16,
+            Self::FsckJffs2 | Self::FsckUbifs => 16,
             Self::MkfsJffs2 | Self::Sumtool => 1,
             Self::MkfsUbifs | Self::Ubinize => CLASSIC_FAILURE,
             Self::Jefferson | Self::UbireaderFiles | Self::UbireaderImages => 2,
@@ -67,7 +76,7 @@ impl Personality {
     /// The exit code for everything else that goes wrong.
     pub(super) fn failure(self) -> u8 {
         match self {
-            Self::FsckUbifs => 8,
+            Self::FsckJffs2 | Self::FsckUbifs => 8,
             _ if Self::READERS.contains(&self) => 1,
             _ => CLASSIC_FAILURE,
         }

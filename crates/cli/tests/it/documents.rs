@@ -191,6 +191,11 @@ fn the_guide_to_chips_does_what_it_says() {
 }
 
 #[test]
+fn the_guide_to_clusters_does_what_it_says() {
+    check("docs/guide-clusters.md", 6);
+}
+
+#[test]
 fn the_guide_to_dumps_does_what_it_says() {
     check("docs/guide-dumps.md", 8);
 }
@@ -248,6 +253,7 @@ fn every_guide_is_run() {
         "analysis",
         "card",
         "chips",
+        "clusters",
         "devices",
         "dumps",
         "forensics",

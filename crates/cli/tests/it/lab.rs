@@ -105,3 +105,60 @@ fn the_chips_of_a_state_can_be_opened() {
     assert!(run.out.contains("nothing wrong, so nothing to shrink"), "{}", run.out);
     assert!(json(&sample, &["lab", "shrink", &id])["shrunk"].is_null());
 }
+
+/// A campaign judged by shares, in any order and with one unit twice, is the campaign judged at once.
+#[test]
+fn shares_of_a_campaign_add_up() {
+    let sample = Sample::new();
+    let campaign = ["lab", "powercut", "--target", "jffs2", "--every", "3", "--nested", "7"];
+    let campaign = [&campaign[..], &["--units", "7"]].concat();
+    let whole = json(&sample, &campaign);
+    let units = sample.ok(&[&campaign[..], &["--list-units"]].concat()).out;
+    let units: Vec<&str> = units.lines().collect();
+    assert_eq!((units.len(), units[6]), (7, "jffs2/nand/seq1-6"));
+    for share in ["2/3", "0/3", "1/3"] {
+        sample.ok(&[&campaign[..], &["--shard", share, "--out", "rows"]].concat());
+    }
+    let rows: Vec<serde_json::Value> = units
+        .iter()
+        .map(|unit| format!("rows/{}.json", unit.replace('/', "_")))
+        .map(|path| serde_json::from_slice(&fs::read(sample.path(&path)).unwrap()).unwrap())
+        .collect();
+    let sum = |what: &str| rows.iter().map(|row| row[what].as_u64().unwrap()).sum::<u64>();
+    for what in ["states", "nested_states", "duplicates", "events", "operations"] {
+        assert_eq!(sum(what), whole[what].as_u64().unwrap(), "{what}");
+    }
+    let digest = |value: &serde_json::Value| {
+        u128::from_str_radix(value["digest"].as_str().unwrap(), 16).unwrap()
+    };
+    let sum = rows.iter().map(digest).fold(0, u128::wrapping_add);
+    assert_eq!(sum, digest(&whole));
+    // Only the missing row is judged again, and it is the same one.
+    let path = sample.path("rows/jffs2_nand_seq1-4.json");
+    let before = fs::read(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    sample.ok(&[&campaign[..], &["--out", "rows"]].concat());
+    assert_eq!(fs::read(&path).unwrap(), before);
+    let one = sample.ok(&[&campaign[..], &["--unit", "jffs2/nand/seq1-4"]].concat());
+    assert_eq!(one.out.as_bytes(), before);
+}
+
+#[test]
+fn shares_of_another_campaign_are_refused() {
+    let sample = Sample::new();
+    let ubi = ["lab", "powercut", "--target", "ubi", "--chip", "all", "--states", "900"];
+    let units = sample.ok(&[&ubi[..], &["--list-units"]].concat()).out;
+    assert_eq!(units.lines().collect::<Vec<_>>(), ["ubi/mini/1", "ubi/subpage/failing-1"]);
+    let campaign = ["lab", "powercut", "--target", "jffs2", "--every", "9", "--units", "2"];
+    sample.ok(&[&campaign[..], &["--out", "rows"]].concat());
+    for (more, message) in [
+        (&["--out", "rows", "--seed", "2"][..], "the folder has another campaign"),
+        (&["--unit", "jffs2/nand/seq1-2"], "the campaign has no unit `jffs2/nand/seq1-2`"),
+        (&["--list-units", "--states", "5"], "units are judged completely"),
+        (&["--list-units", "--budget", "5s"], "units are judged completely"),
+        (&["--shard", "2/2"], "expected I/N with a number I from 0 to N-1"),
+    ] {
+        let run = sample.run(&[&campaign[..], more].concat());
+        assert!(run.code != 0 && run.err.contains(message), "{more:?}: {}", run.err);
+    }
+}

@@ -67,7 +67,7 @@ layers! {
     From eraseblock_vfs::FsError: cause;
     From eraseblock_yaffs::YaffsError: class cause;
     From eraseblock_yaffs::mkfs::MkfsError: class cause;
-    From std::io::Error: cause;
+    None std::io::Error: cause;
     None eraseblock_mtd::ReadError: cause;
     #[cfg(feature = "axfs")]
     From eraseblock_axfs::mkfs::MkfsError: class cause;

@@ -2,7 +2,7 @@
 //! their nodes are.
 
 use super::image::{self, Image};
-use super::{Place, Wanted, filesystem, peek};
+use super::{Place, Shape, Wanted, filesystem, peek};
 use crate::error::{Context, Error};
 use crate::observe::Observer;
 use eraseblock_base::{Leb, VolumeId};
@@ -34,13 +34,21 @@ impl Past {
 
 /// Reads the past of the UBIFS that `args` names. Fails if there is none, or if it cannot be read.
 pub fn read(args: &Wanted, observer: &mut dyn Observer) -> Result<Past, Error> {
-    let place = Place::parse(&args.target)?;
+    read_place(&Place::parse(&args.target)?, &args.shape, observer)
+}
+
+/// The same for a target that is taken apart already. Fails like [`read`].
+pub fn read_place(
+    place: &Place,
+    shape: &Shape,
+    observer: &mut dyn Observer,
+) -> Result<Past, Error> {
     observer.keep_still(&place.path)?;
     let not_ubifs = || {
         Error::new(format!("{}: only UBIFS keeps commits of the past", place.path.display()))
             .with_kind(crate::ErrorKind::Unsupported)
     };
-    let (device, volume, starts) = match image::open(&place, &args.shape, observer)? {
+    let (device, volume, starts) = match image::open(place, shape, observer)? {
         Image::Ubifs(bare) => {
             place.refuse_volume()?;
             let size = u64::from(bare.device.leb_size());

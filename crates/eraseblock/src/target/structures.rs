@@ -10,7 +10,9 @@ use eraseblock_base::ByteOrder;
 use eraseblock_census::text::Contents;
 use eraseblock_census::{Format as Stretch, Plan, Segment};
 use eraseblock_jffs2::{Jffs2, OpenOptions, Source};
-use eraseblock_mtd::{Mtd, ReadAt, Slice};
+#[cfg(feature = "chips")]
+use eraseblock_mtd::Mtd;
+use eraseblock_mtd::{ReadAt, Slice};
 use eraseblock_ubi::detect::{Hints, detect};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
@@ -73,9 +75,11 @@ fn bytes(place: &Place) -> Result<Arc<dyn ReadAt>, Error> {
 }
 
 /// The bytes of a flash without those out of band.
+#[cfg(feature = "chips")]
 #[derive(Debug)]
 struct FlashBytes(Arc<dyn Mtd>);
 
+#[cfg(feature = "chips")]
 impl ReadAt for FlashBytes {
     fn size(&self) -> io::Result<u64> {
         Ok(self.0.geometry().size())

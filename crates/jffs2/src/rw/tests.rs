@@ -7,6 +7,7 @@ mod faults;
 mod figures;
 mod full;
 mod halves;
+mod limits;
 mod markers;
 mod pieces;
 

@@ -53,6 +53,25 @@ fn threads_do_not_change_the_result() {
     assert_eq!(run(1), run(3));
 }
 
+/// Counts that choose every n-th state once ran through the whole campaign, so that what was judged
+/// in a sequence depended on those before it.
+#[test]
+fn a_campaign_is_the_sum_of_its_sequences() {
+    let mut plans = vec![Plan::Single(50), Plan::Pair(4000), Plan::Run(3)];
+    plans.extend((100..130).map(Plan::Single));
+    let options =
+        |plans| Options { judge_every: 3, nested_every: 5, run_length: 48, ..Options::of(plans) };
+    let whole = explore(&ToyStack(Bug::None), &options(plans.clone())).unwrap();
+    let mut sum = Report { target: whole.target, chip: whole.chip, seed: 1, ..Report::default() };
+    for plan in plans.iter().rev() {
+        sum.add(&explore(&ToyStack(Bug::None), &options(vec![*plan])).unwrap());
+    }
+    assert!(whole.states > 100, "{whole:?}");
+    assert_eq!(sum, whole);
+    let other = Options { seed: 2, ..options(plans) };
+    assert_ne!(explore(&ToyStack(Bug::None), &other).unwrap().digest, whole.digest);
+}
+
 #[test]
 fn budgets_end_a_campaign() {
     let few = Options { budget_states: Some(50), nested_every: 0, ..Options::of(singles()) };

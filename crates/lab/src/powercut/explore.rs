@@ -1,7 +1,7 @@
 //! Runs sequences, cuts them everywhere, and counts.
 
 use super::cut::{Cut, in_model};
-use super::hash::Marked;
+use super::hash::{Marked, digest};
 use super::id::{Plan, StateId};
 use super::kept::Kept;
 use super::report::{LabError, Options, Report, Violation, add_all};
@@ -28,33 +28,44 @@ pub fn explore_until(
     options: &Options,
     stop: &dyn Fn() -> bool,
 ) -> Result<Report, LabError> {
-    explore_new(target, options, stop, &mut HashSet::new())
-}
-
-/// Like [`explore_until`]; `seen` are the states found before, and by now.
-pub(crate) fn explore_new(
-    target: &dyn Target,
-    options: &Options,
-    stop: &dyn Fn() -> bool,
-    seen: &mut HashSet<u64>,
-) -> Result<Report, LabError> {
     let lab = Lab::new(target, options)?;
-    let (name, known) = (target.name(), seen.len());
+    let name = target.name();
     let plan = if let [plan] = options.plans[..] { Some(plan) } else { None };
     let mut report =
         Report { target: name.0, chip: name.1, seed: options.seed, plan, ..Report::default() };
     for plan in &options.plans {
-        if lab.is_over(&report) || stop() {
+        let left = lab.left(&report);
+        if left.is_used_up(&Report::default()) || stop() {
             report.cut_short = true;
             break;
         }
-        report.plans += 1;
-        let mut sequence = lab.start(&lab.id(*plan))?;
-        lab.run(*plan, sequence.as_mut(), stop, &mut report, seen);
-        add_all(&mut report.happened, &sequence.happened());
+        report.add(&lab.unit(*plan, left, stop)?);
     }
-    report.distinct_states = (seen.len() - known) as u64;
     Ok(report)
+}
+
+/// What may still be judged.
+#[derive(Clone, Copy)]
+struct Budget {
+    states: u64,
+    violations: usize,
+}
+
+impl Budget {
+    fn is_used_up(&self, report: &Report) -> bool {
+        report.states >= self.states || report.violations.len() >= self.violations
+    }
+}
+
+/// A sequence in progress. What is judged in it does not depend on other sequences, so that a
+/// campaign may be divided between them.
+struct Unit {
+    report: Report,
+    /// Hashes of the states judged.
+    seen: HashSet<u64>,
+    /// Where the counts begin that choose every n-th state.
+    first: u64,
+    budget: Budget,
 }
 
 /// The result of judging a state and the cuts of its recovery.
@@ -66,6 +77,8 @@ struct Outcome {
     operation: String,
     duplicates: u64,
     came_later: u64,
+    /// Of the states and their verdicts.
+    digest: u128,
     happened: BTreeMap<&'static str, u64>,
 }
 
@@ -97,9 +110,31 @@ impl<'a> Lab<'a> {
         StateId::new(self.target.name(), plan)
     }
 
-    fn is_over(&self, report: &Report) -> bool {
-        self.options.budget_states.is_some_and(|limit| report.states >= limit)
-            || report.violations.len() >= self.options.max_violations
+    /// Returns what the budgets leave after `report`.
+    fn left(&self, report: &Report) -> Budget {
+        let states = self.options.budget_states.unwrap_or(u64::MAX);
+        Budget {
+            states: states.saturating_sub(report.states),
+            violations: self.options.max_violations.saturating_sub(report.violations.len()),
+        }
+    }
+
+    /// Judges a sequence.
+    fn unit(
+        &self,
+        plan: Plan,
+        budget: Budget,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Report, LabError> {
+        let report = Report { plans: 1, ..Report::default() };
+        let first = plan.first_count();
+        let mut unit = Unit { report, seen: HashSet::new(), first, budget };
+        let mut sequence = self.start(&self.id(plan))?;
+        self.run(plan, sequence.as_mut(), stop, &mut unit);
+        let Unit { mut report, seen, .. } = unit;
+        add_all(&mut report.happened, &sequence.happened());
+        report.distinct_states = seen.len() as u64;
+        Ok(report)
     }
 
     /// Judges a sequence, part by part.
@@ -108,21 +143,20 @@ impl<'a> Lab<'a> {
         plan: Plan,
         sequence: &mut dyn Sequence<'a>,
         stop: &dyn Fn() -> bool,
-        report: &mut Report,
-        seen: &mut HashSet<u64>,
+        unit: &mut Unit,
     ) {
         let mut done = 0;
         while sequence.has_more() {
-            let before = report.violations.len();
+            let before = unit.report.violations.len();
             let part = sequence.next();
             done += u32::try_from(part.steps.len()).unwrap_or(0);
-            report.violations.extend(self.uncut(plan, &part, done));
-            self.part(&self.id(plan), part, report, seen);
-            if report.violations.len() > before && !plan.is_endless() {
+            unit.report.violations.extend(self.uncut(plan, &part, done));
+            self.part(&self.id(plan), part, unit);
+            if unit.report.violations.len() > before && !plan.is_endless() {
                 break;
             }
-            if sequence.has_more() && (self.is_over(report) || stop()) {
-                report.cut_short = true;
+            if sequence.has_more() && (unit.budget.is_used_up(&unit.report) || stop()) {
+                unit.report.cut_short = true;
                 break;
             }
         }
@@ -140,8 +174,9 @@ impl<'a> Lab<'a> {
     }
 
     /// Counts the operations of a part, and judges the cuts of all of them.
-    fn part(&self, id: &StateId, part: Part<'a>, report: &mut Report, seen: &mut HashSet<u64>) {
+    fn part(&self, id: &StateId, part: Part<'a>, unit: &mut Unit) {
         let Part { mut steps, rest, is_judged, .. } = part;
+        let report = &mut unit.report;
         let before = report.events;
         for step in &steps {
             report.operations += 1;
@@ -153,7 +188,8 @@ impl<'a> Lab<'a> {
         if !is_judged {
             return;
         }
-        let mut candidate = if self.choice.counts_own_events { report.events } else { before };
+        let events = if self.choice.counts_own_events { report.events } else { before };
+        let mut candidate = unit.first + events;
         let mut hashes = None;
         let every = self.options.judge_every;
         let cuts: Vec<Vec<(Marked, Vec<Variant>)>> = steps
@@ -175,42 +211,44 @@ impl<'a> Lab<'a> {
         if let Some((snapshot, expected)) = &rest {
             states.push(State::new(id, Origin::Idle(snapshot), expected, 2 * steps.len()));
         }
-        self.judge_all(states, report, seen);
+        self.judge_all(states, unit);
     }
 
     /// Judges distinct states in parallel, and counts in order.
-    fn judge_all(&self, states: Vec<State<'_>>, report: &mut Report, seen: &mut HashSet<u64>) {
+    fn judge_all(&self, states: Vec<State<'_>>, unit: &mut Unit) {
         let Some(plan) = states.first().map(|state| state.id.plan) else { return };
-        let (options, choice) = (self.options, self.choice);
+        let (options, choice, first) = (self.options, self.choice, unit.first);
         let seed = plan.seed_of_cuts(options.seed);
-        let (mut number, mut known) = (report.states, Known::new());
-        let end = options.budget_states.unwrap_or(u64::MAX);
+        let (mut number, mut known) = (unit.report.states, Known::new());
+        let end = unit.budget.states;
         let mut states = states.into_iter();
         // Not all at once: the chips of many states take so much memory that the system has to
         // clear new pages for each of them.
         while number < end && states.len() > 0 {
             let some = states.by_ref().take(AT_ONCE).collect();
             let (mut made, duplicates) = distinct(some, seed, choice, &mut known);
-            report.duplicates += duplicates;
+            unit.report.duplicates += duplicates;
             made.truncate(usize::try_from(end - number).unwrap_or(usize::MAX));
-            let numbered: Vec<(u64, Made<'_>)> = (number..).zip(made).collect();
+            let numbered: Vec<(u64, Made<'_>)> = (first + number..).zip(made).collect();
             number += numbered.len() as u64;
             let outcomes = numbered
                 .into_par_iter()
                 .map(|(number, made)| judge_one(options, choice, seed, made, number))
                 .collect();
-            Self::count(outcomes, report, seen);
+            Self::count(outcomes, unit);
         }
-        report.violations.truncate(options.max_violations);
+        unit.report.violations.truncate(unit.budget.violations);
     }
 
     /// Counts verdicts, in order.
-    fn count(outcomes: Vec<Outcome>, report: &mut Report, seen: &mut HashSet<u64>) {
+    fn count(outcomes: Vec<Outcome>, unit: &mut Unit) {
+        let Unit { report, seen, .. } = unit;
         for outcome in outcomes {
             report.states += outcome.states.len() as u64;
             report.nested_states += (outcome.states.len() as u64).saturating_sub(1);
             report.duplicates += outcome.duplicates;
             report.came_later += outcome.came_later;
+            report.digest = report.digest.wrapping_add(outcome.digest);
             add_all(&mut report.happened, &outcome.happened);
             *report.cut_operations.entry(outcome.operation).or_default() +=
                 outcome.states.len() as u64;
@@ -243,6 +281,7 @@ fn judge_one(options: &Options, choice: Choice, seed: u64, made: Made<'_>, numbe
         operation: state.operation(),
         duplicates: 0,
         came_later: u64::from(verdict.came_later),
+        digest: digest(&state.id, hash, verdict.came_later, verdict.broken.as_ref()),
         happened: BTreeMap::new(),
     };
     let broken =
@@ -260,18 +299,22 @@ fn judge_one(options: &Options, choice: Choice, seed: u64, made: Made<'_>, numbe
     let (nested, duplicates) = distinct(nested, seed, choice, &mut Known::new());
     outcome.duplicates += duplicates;
     outcome.states.extend(nested.iter().map(of_recovery));
-    let judge = |Made { state, chip, .. }: Made<'_>| {
+    let judge = |Made { state, chip, hash }: Made<'_>| {
         let unstable = state.id.is_unstable();
         let tally = Tally::default();
         let trial = Trial { unstable, tally: Some(&tally), ..Trial::default() };
         let verdict = state.judge.judge(chip, &trial);
-        (verdict.broken.map(|it| broken(&state, it)), verdict.came_later, tally.into_counts())
+        let came_later = verdict.came_later;
+        let digest = digest(&state.id, hash, came_later, verdict.broken.as_ref());
+        let violation = verdict.broken.map(|it| broken(&state, it));
+        (violation, came_later, digest, tally.into_counts())
     };
     let verdicts: Vec<_> = nested.into_par_iter().map(judge).collect();
     outcome.happened = tally.into_counts();
-    for (violation, came_later, happened) in verdicts {
+    for (violation, came_later, digest, happened) in verdicts {
         outcome.violations.extend(violation);
         outcome.came_later += u64::from(came_later);
+        outcome.digest = outcome.digest.wrapping_add(digest);
         add_all(&mut outcome.happened, &happened);
     }
     outcome

@@ -1,7 +1,8 @@
 //! Hashes of chips, so that states that a driver cannot distinguish are judged once.
 
 use super::cut::Cut;
-use super::target::Choice;
+use super::id::StateId;
+use super::target::{Broken, Choice};
 use eraseblock_base::Peb;
 use eraseblock_mtd::Mtd;
 use eraseblock_nandsim::{Chip, Recorded, Snapshot, Variant};
@@ -104,6 +105,15 @@ impl Marked {
     }
 }
 
+/// Returns a digest of a state and its verdict. `hash` is that of its chip.
+pub(super) fn digest(id: &StateId, hash: u64, came_later: bool, broken: Option<&Broken>) -> u128 {
+    let mut low = DefaultHasher::new();
+    Hash::hash(&(id, hash, came_later, broken), &mut low);
+    let mut high = low.clone();
+    high.write_u8(1);
+    u128::from(high.finish()) << 64 | u128::from(low.finish())
+}
+
 fn hash_peb(chip: &Chip, peb: Peb, choice: Choice, buffer: &mut Vec<u8>) -> u64 {
     let geometry = chip.geometry();
     let mut hasher = DefaultHasher::new();
@@ -129,6 +139,22 @@ fn hash_peb(chip: &Chip, peb: Peb, choice: Choice, buffer: &mut Vec<u8>) -> u64 
 mod tests {
     use super::*;
     use crate::Shape;
+
+    #[test]
+    fn a_digest_depends_on_the_state_and_on_its_verdict() {
+        let id = |text: &str| text.parse::<StateId>().unwrap();
+        let (one, other) = (id("ubi/mini/7@137.P3"), id("ubi/mini/7@137.P4"));
+        let broken = ("durable", "a file is lost".to_owned());
+        let digests = [
+            digest(&one, 1, false, None),
+            digest(&other, 1, false, None),
+            digest(&one, 2, false, None),
+            digest(&one, 1, true, None),
+            digest(&one, 1, false, Some(&broken)),
+        ];
+        assert_eq!(digests.iter().collect::<std::collections::HashSet<_>>().len(), 5);
+        assert_eq!(digests[0], digest(&one, 1, false, None));
+    }
 
     const SPARE_TOO: Choice = Choice { spare: true, place: false, counts_own_events: false };
 

@@ -43,6 +43,18 @@ impl Plan {
         self.seed_of_workload().unwrap_or(seed)
     }
 
+    /// Returns where the counts begin that choose every n-th state. Those of an endless sequence
+    /// begin at 0. Short sequences would otherwise all be cut at the same few places, so each of
+    /// them begins elsewhere.
+    pub(super) fn first_count(self) -> u64 {
+        let number = match self {
+            Self::Single(number) | Self::Pair(number) => u64::from(number),
+            Self::Run(seed) | Self::Aged(seed) => seed,
+            _ => return 0,
+        };
+        number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40
+    }
+
     fn seed_of_workload(self) -> Option<u64> {
         match self {
             Self::Workload(seed) | Self::Failing(seed) | Self::Full(seed) | Self::Eager(seed) => {
@@ -85,7 +97,7 @@ fn parse_plan(text: &str) -> Option<Plan> {
 }
 
 /// The name of a state.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct StateId {
     /// The target and the chip.
     pub target: (String, String),

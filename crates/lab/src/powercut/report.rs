@@ -72,7 +72,7 @@ pub struct Report {
     pub events: u64,
     /// States recovered and judged.
     pub states: u64,
-    /// Different chip contents among them, not counting those of an earlier campaign.
+    /// Different chip contents among them, counted in each sequence.
     pub distinct_states: u64,
     /// States not judged because an equal one had been.
     pub duplicates: u64,
@@ -91,6 +91,9 @@ pub struct Report {
     pub happened: BTreeMap<&'static str, u64>,
     /// Violations found.
     pub violations: Vec<Violation>,
+    /// The sum of digests of all states with their verdicts. It depends on neither their order nor
+    /// the division of a campaign, so that equal sums mean equal states and verdicts.
+    pub digest: u128,
 }
 
 impl Report {
@@ -105,6 +108,7 @@ impl Report {
         self.duplicates += other.duplicates;
         self.nested_states += other.nested_states;
         self.came_later += other.came_later;
+        self.digest = self.digest.wrapping_add(other.digest);
         add_all(&mut self.kinds, &other.kinds);
         add_all(&mut self.variants, &other.variants);
         add_all(&mut self.cut_events, &other.cut_events);

@@ -2,8 +2,8 @@
 
 use super::device::UbiTarget;
 use crate::Shape;
-use crate::powercut::{LabError, Options, Plan, Report, Target, explore_new};
-use std::collections::{BTreeSet, HashSet};
+use crate::powercut::{LabError, Options, Plan, Report, Target, explore_until};
+use std::collections::BTreeSet;
 
 /// What to try.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -14,6 +14,8 @@ pub struct Campaign {
     pub workloads: Vec<fn(u64) -> Plan>,
     /// Stop after judging this many different states.
     pub states: u64,
+    /// Stop after this many workloads.
+    pub most: u64,
     /// States to judge of one workload, before the next one begins.
     pub states_per_workload: u64,
     /// Everything else; the seed is that of the first workload on each chip.
@@ -27,7 +29,7 @@ pub struct Summary {
     pub workloads: u64,
     /// States attached and judged.
     pub states: u64,
-    /// Different chip contents among them.
+    /// Different chip contents among them, counted in each workload.
     pub distinct_states: u64,
     /// States that arose by a cut during recovery.
     pub nested_states: u64,
@@ -55,31 +57,52 @@ pub fn campaign_until(
     stop: &dyn Fn() -> bool,
     tell: &mut dyn FnMut(&Report),
 ) -> Result<Summary, LabError> {
-    let mut seen = HashSet::new();
     let mut total = Summary::default();
-    for round in 0..u64::MAX {
-        for (number, shape) in plan.shapes.iter().enumerate() {
-            if total.distinct_states >= plan.states || total.violations > 0 || stop() {
-                return Ok(total);
-            }
+    for mut unit in plan.units() {
+        if total.distinct_states >= plan.states
+            || total.workloads >= plan.most
+            || total.violations > 0
+            || stop()
+        {
+            break;
+        }
+        let left = plan.states - total.distinct_states;
+        unit.options.budget_states = Some(plan.states_per_workload.min(left));
+        let report = explore_until(&unit.target, &unit.options, stop)?;
+        total.demanded.extend(unit.target.demanded(&unit.options.plans));
+        total.add(&report);
+        tell(&report);
+    }
+    Ok(total)
+}
+
+/// A workload of a campaign, which depends on no other one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unit {
+    /// UBI on the chip.
+    pub target: UbiTarget,
+    /// The workload, and its budget of states.
+    pub options: Options,
+}
+
+impl Campaign {
+    /// Returns all workloads in order, without an end.
+    pub fn units(&self) -> impl Iterator<Item = Unit> + '_ {
+        let shapes = move |round| self.shapes.iter().enumerate().map(move |it| (round, it));
+        (0..u64::MAX).flat_map(shapes).map(move |(round, (number, shape))| {
             let target = UbiTarget { warm_up: warm_up(round), ..UbiTarget::new(*shape) };
-            let seed = plan.options.seed.wrapping_add(round);
+            let seed = self.options.seed.wrapping_add(round);
             let turn = usize::try_from(round).unwrap_or(0).wrapping_add(number);
-            let workload = plan.workloads[turn % plan.workloads.len().max(1)](seed);
-            let left = plan.states - total.distinct_states;
+            let workload = self.workloads[turn % self.workloads.len().max(1)](seed);
             let options = Options {
                 plans: vec![workload],
                 seed,
-                budget_states: Some(plan.states_per_workload.min(left)),
-                ..plan.options.clone()
+                budget_states: Some(self.states_per_workload),
+                ..self.options.clone()
             };
-            let report = explore_new(&target, &options, stop, &mut seen)?;
-            total.demanded.extend(target.demanded(&options.plans));
-            total.add(&report);
-            tell(&report);
-        }
+            Unit { target, options }
+        })
     }
-    Ok(total)
 }
 
 /// Every other workload begins on a device that has been in use for a while.

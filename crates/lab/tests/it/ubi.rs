@@ -31,6 +31,7 @@ fn a_campaign_counts_different_states() {
         shapes: vec![Shape::Mini, Shape::Nor],
         workloads: vec![Plan::Workload],
         states: 900,
+        most: u64::MAX,
         states_per_workload: 300,
         options: Options { nested_every: 0, judge_every: 3, ..Options::workload(1, None) },
     };

@@ -4,6 +4,10 @@
 #![allow(clippy::unwrap_used)] // also in the helpers of tests
 
 mod campaign;
+mod chip;
+mod in_place;
+mod jffs2;
 mod rebuild;
 mod rules;
+mod ubi;
 mod volume;

@@ -14,16 +14,16 @@ use std::sync::Arc;
 
 const PEBS: u32 = 200;
 
-fn layout() -> HeaderLayout {
+pub(crate) fn layout() -> HeaderLayout {
     HeaderLayout::new(16_384, 512, 512, None).unwrap()
 }
 
-fn flash(pebs: u32) -> Arc<MemoryMtd> {
+pub(crate) fn flash(pebs: u32) -> Arc<MemoryMtd> {
     let geometry = Geometry::new(MediumKind::Nand, 16_384, pebs, 512, 512, 16).unwrap();
     Arc::new(MemoryMtd::new(geometry))
 }
 
-const WITH: OpenOptions = OpenOptions {
+pub(crate) const WITH: OpenOptions = OpenOptions {
     read_only: false,
     force: false,
     force_rw: false,
@@ -34,17 +34,17 @@ const WITH: OpenOptions = OpenOptions {
     fastmap: true,
 };
 
-fn open(flash: &Arc<MemoryMtd>, options: &OpenOptions) -> (UbiDevice, Attachment) {
+pub(crate) fn open(flash: &Arc<MemoryMtd>, options: &OpenOptions) -> (UbiDevice, Attachment) {
     UbiDevice::open_with_report(flash.clone(), &layout(), options).unwrap()
 }
 
-fn create(ubi: &UbiDevice, name: &str, kind: VolumeKind, lebs: u32) -> VolumeId {
+pub(crate) fn create(ubi: &UbiDevice, name: &str, kind: VolumeKind, lebs: u32) -> VolumeId {
     let name = VolumeName::new(name).unwrap();
     let flags = VolumeFlags::default();
     ubi.create_volume(&NewVolume { id: None, name, kind, lebs, alignment: 1, flags }).unwrap()
 }
 
-fn vid(flash: &MemoryMtd, peb: u32) -> Option<VidHeader> {
+pub(crate) fn vid(flash: &MemoryMtd, peb: u32) -> Option<VidHeader> {
     let mut bytes = [0; 64];
     flash.read(u64::from(peb) * 16_384 + 512, &mut bytes).unwrap();
     let at = eraseblock_base::Location::peb(Peb::new(peb));
@@ -54,7 +54,7 @@ fn vid(flash: &MemoryMtd, peb: u32) -> Option<VidHeader> {
     }
 }
 
-fn holders(flash: &MemoryMtd, volume: VolumeId) -> Vec<u32> {
+pub(crate) fn holders(flash: &MemoryMtd, volume: VolumeId) -> Vec<u32> {
     let holds = |peb: &u32| vid(flash, *peb).is_some_and(|header| header.volume == volume);
     (0..PEBS).filter(holds).collect()
 }
@@ -66,7 +66,7 @@ fn first_byte(ubi: &UbiDevice, id: VolumeId, leb: u32) -> u8 {
 }
 
 /// A device with a dynamic and a static volume, detached.
-fn prepared() -> (Arc<MemoryMtd>, VolumeId, VolumeId) {
+pub(crate) fn prepared() -> (Arc<MemoryMtd>, VolumeId, VolumeId) {
     let flash = flash(PEBS);
     let (ubi, attachment) = open(&flash, &WITH);
     assert!(!attachment.is_by_fastmap());

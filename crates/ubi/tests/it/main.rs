@@ -11,6 +11,7 @@ mod image;
 mod image_fastmap;
 mod locate;
 mod mutation;
+mod odd;
 mod random;
 mod retention;
 mod running;

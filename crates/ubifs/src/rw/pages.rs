@@ -144,7 +144,6 @@ impl Pages {
         framed.resize_with(blocks.len(), Framed::default);
         let threads = if blocks.len() < PARALLEL { 1 } else { threads() };
         self.workers.resize_with(self.workers.len().max(threads), Worker::default);
-        let share = blocks.len().div_ceil(threads).max(1);
         let pages = &self.of;
         let run = |((slots, blocks), worker): ((&mut [Framed], &[u32]), &mut Worker)| {
             for (slot, block) in slots.iter_mut().zip(blocks) {
@@ -155,16 +154,16 @@ impl Pages {
                 worker.frame(Key::data(ino, *block), &page.bytes[..len], compression, slot);
             }
         };
-        if threads == 1 {
-            run(((framed, blocks), &mut self.workers[0]));
-        } else {
-            #[cfg(feature = "parallel")]
-            framed
+        #[cfg(feature = "parallel")]
+        if threads > 1 {
+            let share = blocks.len().div_ceil(threads);
+            return framed
                 .par_chunks_mut(share)
                 .zip(blocks.par_chunks(share))
                 .zip(self.workers.par_iter_mut())
                 .for_each(run);
         }
+        run(((framed, blocks), &mut self.workers[0]));
     }
 
     /// Turns one block into a data node with a given compressor.

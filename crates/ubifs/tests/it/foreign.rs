@@ -5,7 +5,7 @@
 use crate::image::content;
 use eraseblock_base::Findings;
 use eraseblock_mtd::LebFile;
-use eraseblock_ubifs::{OpenOptions, Ubifs};
+use eraseblock_ubifs::{MountOptions, OpenOptions, Ubifs, UbifsMount};
 use eraseblock_vfs::{FileKind, FileSystem, FsError, FsErrorKind};
 use std::io::Read;
 use std::sync::Arc;
@@ -110,4 +110,21 @@ fn contents_of_an_encrypted_image_are_refused() {
     let sizes: Vec<u64> =
         fs.entries(1).unwrap().iter().map(|entry| fs.attr(entry.ino).unwrap().size).collect();
     assert!(sizes.contains(&(numbers().len() as u64)), "sizes are not secret: {sizes:?}");
+}
+
+/// The context is no attribute that programs may copy or change; a mount does not show it either.
+#[test]
+fn a_mount_lists_no_context_of_an_encrypted_file() {
+    let mut bytes = Vec::new();
+    let packed = &include_bytes!("../fixtures/encrypted.img.gz")[..];
+    flate2::read::GzDecoder::new(packed).read_to_end(&mut bytes).unwrap();
+    let device = LebFile::new(bytes, 15_872, 512, Some(100)).unwrap();
+    let options = MountOptions { read_only: true, ..MountOptions::default() };
+    let (fs, _) = UbifsMount::mount(Arc::new(device), options).unwrap();
+    let entries = fs.entries(1).unwrap();
+    assert_eq!(entries.len(), 4);
+    for entry in entries {
+        assert!(fs.attr(entry.ino).unwrap().flags.encrypted);
+        assert_eq!(fs.list_xattrs(entry.ino).unwrap(), [] as [Vec<u8>; 0], "no context");
+    }
 }

@@ -9,6 +9,7 @@ mod bulk;
 mod check;
 mod comes_back;
 mod committed;
+mod edges;
 mod faults;
 mod foreign;
 mod full;

@@ -19,7 +19,7 @@ const PACE: &str = "1";
 
 impl System {
     /// Returns the script's name.
-    pub(super) const fn script_name(self) -> &'static str {
+    pub(in crate::evaluate) const fn script_name(self) -> &'static str {
         match self {
             Self::UbifsNc => "ubifs-nc",
             _ => self.name(),
@@ -27,7 +27,7 @@ impl System {
     }
 
     /// Returns what the guest does before the script.
-    const fn preamble(self) -> Option<&'static str> {
+    pub(in crate::evaluate) const fn preamble(self) -> Option<&'static str> {
         match self {
             // mkfs.nilfs2 refuses to work without a list of mounts.
             Self::Nilfs2 => Some("ln -sf /proc/mounts /etc/mtab\n"),
@@ -36,7 +36,9 @@ impl System {
     }
 
     /// Returns the modules that the guest has not already, and the program that makes the file system.
-    const fn needs(self) -> (&'static [&'static str], Option<&'static str>) {
+    pub(in crate::evaluate) const fn needs(
+        self,
+    ) -> (&'static [&'static str], Option<&'static str>) {
         match self {
             Self::Ubifs | Self::UbifsNc => (&[], None),
             Self::F2fs => (&["crc32_generic", "f2fs"], Some("mkfs.f2fs")),
@@ -66,7 +68,8 @@ impl Files {
     }
 }
 
-fn program(name: &str) -> Result<PathBuf> {
+/// Returns a program of the host.
+pub(in crate::evaluate) fn program(name: &str) -> Result<PathBuf> {
     let found = find_program(name);
     found.with_context(|| format!("{name} is not installed (hint: make evaluate as root)"))
 }
@@ -129,15 +132,7 @@ fn job(
     for program in programs {
         job.add_with_libraries(program)?;
     }
-    fs::create_dir(job.path().join("modules"))?;
-    let mut order = String::new();
-    for module in guest.modules(system.needs().0)? {
-        let name = module.file_name().context("a module has a name")?.to_string_lossy();
-        fs::copy(&module, job.path().join("modules").join(name.as_ref()))?;
-        order.push_str(&name);
-        order.push('\n');
-    }
-    job.write("modules/order", order)?;
+    add_modules(&job, guest, system.needs().0)?;
     fs::copy(&files.tree, job.path().join("tree.tar"))?;
     fs::copy(&files.large, job.path().join("large"))?;
     let card = super::card_parameters()?;
@@ -146,6 +141,19 @@ fn job(
     let preamble = system.preamble().unwrap_or_default();
     job.write("job.sh", [preamble, &variables, SCRIPT].concat())?;
     Ok(job)
+}
+
+/// Adds modules of the kernel to a job, in the order of loading.
+pub(in crate::evaluate) fn add_modules(job: &JobDir, guest: &Guest, names: &[&str]) -> Result<()> {
+    fs::create_dir(job.path().join("modules"))?;
+    let mut order = String::new();
+    for module in guest.modules(names)? {
+        let name = module.file_name().context("a module has a name")?.to_string_lossy();
+        fs::copy(&module, job.path().join("modules").join(name.as_ref()))?;
+        order.push_str(&name);
+        order.push('\n');
+    }
+    job.write("modules/order", order)
 }
 
 fn serve_and_run(

@@ -3,6 +3,7 @@
 use super::store::Store;
 use crate::failure::Failure;
 use crate::session::Session;
+use eraseblock::documents::Sum;
 use eraseblock::raw::census::debug::Debugger;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -13,13 +14,6 @@ use std::io::Write;
 struct Done {
     command: String,
     output: String,
-}
-
-/// Records and bytes of one state, as JSON.
-#[derive(Debug, Serialize)]
-struct Sum {
-    records: u64,
-    bytes: u64,
 }
 
 /// A place that was changed, as JSON.

@@ -6,11 +6,12 @@ mod mode;
 
 pub(crate) use host::copied_line;
 
-use crate::entry::{Entry, long_lines};
+use crate::entry::long_lines;
 use crate::failure::{Context, Failure};
 use crate::find::find_path;
 use crate::inputs::Inputs;
 use crate::style::Style;
+use eraseblock::documents::listing::Entry;
 use eraseblock::raw::base::Findings;
 use eraseblock::raw::base::size::parse_size;
 use eraseblock::raw::vfs::{

@@ -1,6 +1,7 @@
 //! Power cuts of file systems.
 
 use super::page::Page;
+use super::units::{self, Unit};
 use super::{LabTarget, PowercutArgs, Sequences, Watch, speed, violation};
 use crate::failure::Failure;
 use crate::session::Session;
@@ -11,6 +12,7 @@ use eraseblock::raw::lab::files::{
 use eraseblock::raw::lab::powercut::{Options, Plan, Report, Target, Violation, explore_until};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// Chips for what lives on UBI.
 const SHAPES: [&str; 7] = ["mini", "mini-tight", "mini-big", "subpage", "large", "nor", "nor-wide"];
@@ -52,11 +54,14 @@ fn other(name: &str) -> Option<Shape> {
 }
 
 fn plans(args: &PowercutArgs) -> Vec<Plan> {
+    let most = args.most();
     match args.sequences {
-        Sequences::Single => singles(),
-        Sequences::Pair => pairs(args.seed).map(Plan::Pair).collect(),
+        Sequences::Single => singles().into_iter().take(most).collect(),
+        Sequences::Pair => pairs(args.seed).map(Plan::Pair).take(most).collect(),
         Sequences::Random | Sequences::Aged => {
-            let most = if args.states.is_some() || args.budget.is_some() { 1 << 20 } else { 16 };
+            let is_open = args.states.is_none() && args.budget.is_none();
+            let most = args.division.units.unwrap_or(if is_open { 16 } else { u64::MAX });
+            let most = most.min(1 << 20);
             let plan = if args.sequences == Sequences::Aged { Plan::Aged } else { Plan::Run };
             (0..most).map(|number| plan(args.seed.wrapping_add(number))).collect()
         }
@@ -98,6 +103,7 @@ struct Document<'a> {
     seconds: f64,
     violations: &'a [Violation],
     processor_seconds: f64,
+    digest: String,
 }
 
 fn document<'a>(target: &'a str, report: &'a Report, times: (f64, f64)) -> Document<'a> {
@@ -119,11 +125,12 @@ fn document<'a>(target: &'a str, report: &'a Report, times: (f64, f64)) -> Docum
         seconds,
         violations: &report.violations,
         processor_seconds,
+        digest: units::digest(report),
     }
 }
 
-/// Runs a campaign.
-pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(), Failure> {
+/// Returns the target, and the options of the campaign.
+fn campaign(args: &PowercutArgs) -> Result<(Box<dyn Target>, Options), Failure> {
     let name = match args.target {
         LabTarget::Ubi => "ubi",
         LabTarget::Ubifs => "ubifs",
@@ -139,6 +146,27 @@ pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(),
         judge_every: args.every,
         ..Options::of(plans(args))
     };
+    Ok((target, options))
+}
+
+/// Returns the units of a campaign: its sequences.
+pub(super) fn units(args: &PowercutArgs) -> Result<Vec<Unit>, Failure> {
+    if args.budget.is_some() || args.states.is_some() {
+        return Err(units::budget_refused());
+    }
+    let (target, mut options) = campaign(args)?;
+    let target: Rc<dyn Target> = target.into();
+    let plans = std::mem::take(&mut options.plans);
+    let unit = |plan| Unit {
+        target: Rc::clone(&target),
+        options: Options { plans: vec![plan], ..options.clone() },
+    };
+    Ok(plans.into_iter().map(unit).collect())
+}
+
+/// Runs a campaign.
+pub(super) fn powercut(args: &PowercutArgs, session: &mut Session) -> Result<(), Failure> {
+    let (target, options) = campaign(args)?;
     let page = args.page(session)?;
     let watch = Watch::start();
     let report = explore_until(target.as_ref(), &options, &|| watch.is_over(args.budget))?;

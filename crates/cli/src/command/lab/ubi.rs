@@ -1,14 +1,16 @@
 //! Power cuts of UBI.
 
 use super::page::Page;
+use super::units::{self, Unit};
 use super::{PowercutArgs, Watch, Workload, speed, violation};
 use crate::failure::Failure;
 use crate::session::Session;
 use eraseblock::raw::lab::Shape;
 use eraseblock::raw::lab::powercut::{Options, Plan, Report, StateId};
-use eraseblock::raw::lab::ubi::{Campaign, Summary, UbiTarget, WORKLOADS, campaign_until};
+use eraseblock::raw::lab::ubi::{self, Campaign, Summary, UbiTarget, WORKLOADS, campaign_until};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// The name that stands for all chips.
 const ALL: &str = "all";
@@ -114,6 +116,7 @@ struct Document<'a> {
     cut_events: &'a BTreeMap<&'static str, u64>,
     cut_operations: &'a BTreeMap<String, u64>,
     rare: BTreeMap<&'static str, u64>,
+    digest: String,
     workloads_done: Vec<Done>,
 }
 
@@ -137,11 +140,13 @@ fn plan(args: &PowercutArgs) -> Result<Campaign, Failure> {
         name => (vec![find(name)?.shape], STATES.0),
     };
     let workloads = args.workload.kinds();
-    let states = args.states.or(args.budget.is_none().then_some(usual));
+    let is_open = args.budget.is_none() && args.division.units.is_none();
+    let states = args.states.or(is_open.then_some(usual));
     let share = states.map_or(0, |states| states / (shapes.len() * workloads.len()) as u64);
     Ok(Campaign {
         shapes,
         workloads,
+        most: args.division.units.unwrap_or(u64::MAX),
         states: states.unwrap_or(u64::MAX),
         states_per_workload: share.clamp(STATES_PER_WORKLOAD.0, STATES_PER_WORKLOAD.1),
         options: Options {
@@ -150,6 +155,18 @@ fn plan(args: &PowercutArgs) -> Result<Campaign, Failure> {
             ..Options::workload(args.seed, None)
         },
     })
+}
+
+/// Returns the units of a campaign: as many workloads as judge its states.
+pub(super) fn units(args: &PowercutArgs) -> Result<Vec<Unit>, Failure> {
+    let plan = plan(args)?;
+    let enough = plan.states.div_ceil(plan.states_per_workload);
+    let most = usize::try_from(plan.most.min(enough)).unwrap_or(usize::MAX);
+    if args.budget.is_some() {
+        return Err(units::budget_refused());
+    }
+    let unit = |unit: ubi::Unit| Unit { target: Rc::new(unit.target), options: unit.options };
+    Ok(plan.units().take(most).map(unit).collect())
 }
 
 /// Runs a campaign: workloads and chips in turn, until there are enough different states.
@@ -210,6 +227,7 @@ fn print_document(
         cut_events: &total.cut_events,
         cut_operations: &total.cut_operations,
         rare,
+        digest: units::digest(total),
         workloads_done,
     })
 }

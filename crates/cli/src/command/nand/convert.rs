@@ -163,7 +163,7 @@ fn row(rows: &mut impl Write, place: Place, outcome: Outcome) -> io::Result<()> 
 
 /// Detects the recipe of a dump, and refuses to guess.
 fn certain(dump: &dyn ReadAt, path: &Path) -> Result<Recipe, Failure> {
-    let hints = Hints { magics: super::detect::magics(), ..Hints::default() };
+    let hints = Hints { magics: eraseblock::documents::dump::magics(), ..Hints::default() };
     let detection = detect(dump, &hints).context(path.display())?;
     if let Some(best) = detection.certain() {
         return Ok(best.recipe.clone());

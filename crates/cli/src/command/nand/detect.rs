@@ -2,11 +2,11 @@
 
 use crate::failure::{Context, Failure};
 use crate::session::Session;
-use eraseblock::raw::nand_recipe::detect::{Candidate, Detection, Shape};
+use eraseblock::documents::dump::{Report, magics};
+use eraseblock::raw::nand_recipe::detect::{Candidate, Detection};
 use eraseblock::raw::nand_recipe::{Confidence, Hints, detect};
 use eraseblock::raw::nandsim::parts;
 use eraseblock::text;
-use serde::Serialize;
 use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
@@ -34,46 +34,6 @@ pub(super) struct DetectArgs {
     output: Option<PathBuf>,
 }
 
-#[derive(Serialize)]
-struct Report<'a> {
-    confidence: Confidence,
-    clues: &'a [String],
-    written_pages: u64,
-    shapes: Vec<ShapeReport>,
-    recipes: Vec<RecipeReport<'a>>,
-}
-
-#[derive(Serialize)]
-struct ShapeReport {
-    page: u32,
-    oob: u32,
-    magics: u64,
-    constant_spare: f64,
-}
-
-#[derive(Serialize)]
-struct RecipeReport<'a> {
-    name: &'a str,
-    confidence: Confidence,
-    page: u32,
-    oob: u32,
-    pages_per_block: u32,
-    codewords: u64,
-    zero_syndromes: u64,
-    parity_bits: u32,
-    hypotheses: u64,
-    chance_log2: f64,
-    attempted: u64,
-    explained: u64,
-    corrected_bits: u64,
-    recipe: String,
-}
-
-/// The first bytes of blocks of the formats that this program knows.
-pub(super) fn magics() -> Vec<Vec<u8>> {
-    [&b"UBI#"[..], b"hsqs"].map(<[u8]>::to_vec).into()
-}
-
 /// Detects the recipe.
 pub(super) fn run(args: &DetectArgs, session: &mut Session) -> Result<(), Failure> {
     session.keep_still(&args.dump)?;
@@ -94,7 +54,7 @@ pub(super) fn run(args: &DetectArgs, session: &mut Session) -> Result<(), Failur
         output.commit()?;
     }
     if session.options.json {
-        return session.json(&document(&detection));
+        return session.json(&Report::of(&detection));
     }
     let lines = lines(&detection);
     session.lines(lines)
@@ -115,44 +75,6 @@ fn by_id(id: &str, hints: &mut Hints) -> Result<(), Failure> {
     hints.shape = Some((part.page, part.oob));
     hints.pages_per_block = Some(part.peb_size / part.page.max(1));
     Ok(())
-}
-
-fn document(detection: &Detection) -> Report<'_> {
-    let shape = |shape: &Shape| ShapeReport {
-        page: shape.page,
-        oob: shape.oob,
-        magics: shape.magics,
-        constant_spare: shape.constant,
-    };
-    Report {
-        confidence: detection.confidence(),
-        clues: &detection.clues,
-        written_pages: detection.written,
-        shapes: detection.shapes.iter().map(shape).collect(),
-        recipes: detection.candidates.iter().map(RecipeReport::of).collect(),
-    }
-}
-
-impl RecipeReport<'_> {
-    fn of(candidate: &Candidate) -> RecipeReport<'_> {
-        let (chip, tally) = (&candidate.recipe.chip, &candidate.tally);
-        RecipeReport {
-            name: candidate.recipe.name(),
-            confidence: candidate.confidence(),
-            page: chip.page,
-            oob: chip.oob,
-            pages_per_block: chip.pages_per_block,
-            codewords: tally.tried,
-            zero_syndromes: tally.zero,
-            parity_bits: tally.parity_bits,
-            hypotheses: tally.hypotheses,
-            chance_log2: tally.chance(),
-            attempted: tally.attempted,
-            explained: tally.explained,
-            corrected_bits: tally.corrected_bits,
-            recipe: candidate.recipe.to_text(),
-        }
-    }
 }
 
 /// Returns the report for people.

@@ -421,3 +421,27 @@ fn a_device_that_cannot_read_makes_no_block_bad() {
     assert!(failed > 100, "{failed} erasures failed");
     assert_eq!(chip.wear_report().bad_blocks, 2, "the weak ones");
 }
+
+/// Three failures to read back an erased block, one after the other, make it bad. Two do not, even
+/// if it was read back before.
+#[test]
+fn a_good_erase_leaves_no_count_of_failures() {
+    let chip = chip(MediumKind::Nand);
+    let device = Faulty::new(Arc::clone(&chip), None);
+    *device.deaf.lock().unwrap() = (Peb::new(5), 0);
+    let mut rig = Rig::new(&device, &RwOptions::default());
+    rig.mount().unwrap();
+    let (mut kept, mut rounds) = (Kept::new(), 0);
+    let mut until = |is_done: &dyn Fn() -> bool| {
+        while !is_done() {
+            round(rig.fs(), rounds % 12, &mut kept, 3).unwrap();
+            rounds += 1;
+            assert!(rounds < 1000, "the block is never erased");
+        }
+    };
+    until(&|| device.is_deaf.load(Ordering::Relaxed));
+    device.is_deaf.store(false, Ordering::Relaxed);
+    device.deaf.lock().unwrap().1 = 2;
+    until(&|| device.deaf.lock().unwrap().1 == 0);
+    assert!(!chip.is_bad(Peb::new(5)).unwrap());
+}

@@ -1,0 +1,280 @@
+//! The local page: every answer against what the commands print, refusals, and the report.
+
+use crate::sample::Sample;
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+/// Names that are markup, scripts, escapes of terminals, or turn text around.
+const NAMES: [&str; 4] =
+    ["<script>alert(1)<", "<img src=x onerror=alert(1)>", "\u{1b}[31mred\n", "\u{202e}gpj.exe"];
+
+/// A server of one image.
+struct Page {
+    server: Child,
+    host: String,
+    token: String,
+}
+
+impl Page {
+    fn serve(sample: &Sample, image: &str) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_eraseblock"));
+        command.args(["explore", image, "--no-open"]).current_dir(sample.path(""));
+        let mut server = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let (host, token) = line.trim().strip_prefix("http://").unwrap().split_once("/#").unwrap();
+        Self { server, host: host.to_owned(), token: token.to_owned() }
+    }
+
+    fn send(&self, question: &str) -> (u16, Vec<u8>) {
+        let mut stream = TcpStream::connect(&self.host).unwrap();
+        let (host, token) = (&self.host, &self.token);
+        let head = format!(
+            "GET /api/{question} HTTP/1.1\r\nHost: {host}\r\nX-Eraseblock-Token: {token}\r\nConnection: close\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+        let status = String::from_utf8_lossy(&answer[9..12]).parse().unwrap();
+        (status, answer.split_off(end))
+    }
+
+    /// Asks until the answer is worked out.
+    fn ask(&self, question: &str) -> Value {
+        loop {
+            let (status, body) = self.send(question);
+            if status != 503 {
+                let text = String::from_utf8_lossy(&body);
+                assert_eq!(status, 200, "{question}: {text}");
+                return serde_json::from_slice(&body).unwrap();
+            }
+        }
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+/// A bare UBIFS with a past and odd names.
+fn used() -> Sample {
+    let sample = Sample::new();
+    fs::create_dir(sample.path("tree")).unwrap();
+    fs::write(sample.path("tree/kept"), "first\n").unwrap();
+    fs::write(sample.path("tree/gone"), "secret\n").unwrap();
+    for name in NAMES {
+        fs::create_dir(sample.path("tree").join(name)).unwrap();
+        fs::write(sample.path("tree").join(name).join(name), name).unwrap();
+    }
+    fs::write(sample.path("second"), "second\n").unwrap();
+    let sizes = ["--leb", "15872", "--min-io", "512", "--max-lebs", "60"];
+    sample.ok(&[&["mkfs", "ubifs", "tree", "-q", "-o", "used"][..], &sizes[..]].concat());
+    let steps = ["-c", "put second kept", "-c", "sync", "-c", "rm gone", "-c", "sync"];
+    sample.ok(&[&["edit", "used"][..], &steps[..]].concat());
+    sample
+}
+
+/// What a command prints, whatever its exit code.
+fn printed(sample: &Sample, arguments: &[&str]) -> Value {
+    let out = sample.run(&[arguments, &["--json"]].concat()).out;
+    serde_json::from_str(&out).unwrap()
+}
+
+/// Whether everything that a command prints is in an answer.
+fn holds(answer: &Value, printed: &Value) {
+    for (name, value) in printed.as_object().unwrap() {
+        assert_eq!(&answer[name], value, "{name}");
+    }
+}
+
+#[test]
+fn answers_are_what_the_commands_print() {
+    let sample = used();
+    let page = Page::serve(&sample, "used");
+    let summary = page.ask("summary");
+    let census = printed(&sample, &["debug", "used", "-c", "census"]);
+    assert_eq!(summary["census"], census["census"]);
+    let mut info = printed(&sample, &["info", "used"]);
+    info.as_object_mut().unwrap().retain(|name, _| !name.starts_with("findings"));
+    assert_eq!(summary["info"], info);
+    holds(&page.ask("findings"), &printed(&sample, &["check", "used"]));
+    holds(&page.ask("plan?vol=0"), &printed(&sample, &["repair", "used"]));
+    holds(&page.ask("history?vol=0&what=commits"), &printed(&sample, &["history", "used"]));
+    let deleted = printed(&sample, &["history", "used", "--deleted"]);
+    holds(&page.ask("history?vol=0&what=deleted"), &deleted);
+    let tree = page.ask("tree?vol=0");
+    let listed = printed(&sample, &["ls", "used", "--all"]);
+    assert_eq!(tree["entries"], listed["directories"][0]["entries"]);
+    let past = page.ask("tree?vol=0&asof=commit:0");
+    let listed = printed(&sample, &["ls", "used", "--all", "--as-of", "commit:0"]);
+    assert_eq!(past["entries"], listed["directories"][0]["entries"]);
+    assert_ne!(past["entries"], tree["entries"]);
+    let kept = printed(&sample, &["stat", "used", "kept"]);
+    let mut inode = page.ask(&format!("inode/0/{}", kept["ino"]));
+    assert!(!inode["places"].as_array().unwrap().is_empty());
+    inode["path"] = json!("kept");
+    inode["findings"] = kept["findings"].clone();
+    inode["findings_dropped"] = kept["findings_dropped"].clone();
+    holds(&inode, &kept);
+    let ino = kept["ino"].to_string();
+    let versions = printed(&sample, &["history", "used", "--ino", &ino]);
+    holds(&page.ask(&format!("history?vol=0&ino={ino}&what=versions")), &versions);
+    let content = |more: &str| page.send(&format!("content?vol=0&ino={ino}&{more}")).1;
+    assert_eq!(content("from=0&len=100"), b"second\n");
+    assert_eq!(content("from=2&len=3"), b"con");
+    assert_eq!(content("from=9&len=3"), b"");
+    assert_eq!(content("asof=commit:0&len=100"), b"first\n");
+    let oldest = versions["versions"].as_array().unwrap().last().unwrap();
+    let sqnum = format!("sqnum={}&len=100", oldest["newest_sqnum"]);
+    assert_eq!(content(&sqnum), b"first\n");
+    assert_eq!(page.send("dump").0, 404);
+}
+
+#[test]
+fn blocks_structures_and_bytes_fit_the_image() {
+    let sample = used();
+    let image = fs::read(sample.path("used")).unwrap();
+    let page = Page::serve(&sample, "used");
+    let blocks = page.ask("blocks?from=0");
+    let (summary, total) = (page.ask("summary"), blocks["total"].as_u64().unwrap());
+    assert_eq!(total, summary["blocks"].as_u64().unwrap());
+    for (state, sum) in summary["census"].as_object().unwrap() {
+        let column = blocks[state].as_array().unwrap();
+        let bytes: u64 = column.iter().map(|value| value.as_u64().unwrap()).sum();
+        assert_eq!(bytes, sum["bytes"].as_u64().unwrap(), "{state}");
+    }
+    assert_eq!(page.ask("blocks?by=entropy")["entropy"].as_array().unwrap().len() as u64, total);
+    let mut end = 0;
+    for number in 0..total {
+        let block = page.ask(&format!("peb/{number}"));
+        for row in block["rows"].as_array().unwrap() {
+            assert_eq!(row["at"].as_u64().unwrap(), end, "records tile the image");
+            end += row["len"].as_u64().unwrap();
+        }
+    }
+    assert_eq!(end, image.len() as u64);
+    // The superblock: its fields tile it, and its bytes are those of the file.
+    let node = page.ask("node?at=0");
+    assert_eq!((node["kind"].as_str(), node["crc"].as_str()), (Some("ubifs.sb"), Some("ok")));
+    let mut bit = 0;
+    for field in node["fields"].as_array().unwrap() {
+        assert_eq!(field["bit"].as_u64().unwrap(), bit, "{field}");
+        bit += field["bits"].as_u64().unwrap();
+    }
+    assert_eq!(bit, 4096 * 8);
+    let bytes = page.ask("bytes?at=4&len=8");
+    let hex: String = image[4..12].iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(bytes["hex"], json!(hex));
+    assert_eq!(page.ask("leb/0/0"), page.ask("peb/0"));
+    // The root of the index: the master node refers to it, and it refers to leaves.
+    let root = (0..total).flat_map(|number| {
+        let block = page.ask(&format!("peb/{number}"));
+        block["rows"].as_array().unwrap().clone()
+    });
+    let root = root.into_iter().find(|row| row["kind"] == "ubifs.idx" && row["state"] == "live");
+    let node = page.ask(&format!("node?at={}", root.unwrap()["at"]));
+    let below = node["refers_to"].as_array().unwrap();
+    assert!(!below.is_empty());
+    let leaf = page.ask(&format!("node?at={}", below[0]["at"]));
+    assert_eq!(leaf["referred_by"]["at"], node["at"]);
+    let space = page.ask("space?vol=0");
+    let names: Vec<&Value> =
+        space["children"].as_array().unwrap().iter().map(|child| &child["name"]).collect();
+    assert_eq!(names.len(), NAMES.len() + 1);
+}
+
+#[test]
+fn questions_that_make_no_sense_are_refused() {
+    let sample = used();
+    let page = Page::serve(&sample, "used");
+    for (question, expected) in [
+        ("bytes?at=0&len=65536", 200),
+        ("bytes?at=0&len=65537", 400),
+        ("bytes?at=99999999999&len=1", 400),
+        ("bytes?at=18446744073709551615&len=65536", 400),
+        ("node?at=99999999999", 400),
+        ("node?at=x", 400),
+        ("peb/99999", 404),
+        ("peb/x", 400),
+        ("leb/9/9", 404),
+        ("blocks?by=nothing", 400),
+        ("content?vol=0&ino=1&len=9", 400),
+        ("content?vol=0&ino=65&len=8388609", 400),
+        ("content?vol=7&ino=65", 404),
+        ("tree?vol=0&ino=999999", 422),
+        ("tree?vol=0&asof=yesterday", 400),
+        ("tree?vol=0&asof=commit:99", 422),
+        ("inode/0/4294967296", 422),
+        ("space?vol=0&ino=999999", 404),
+        ("history?vol=0&what=nothing", 400),
+        ("nothing", 404),
+    ] {
+        let status = loop {
+            let (status, _) = page.send(question);
+            if status != 503 {
+                break status;
+            }
+        };
+        assert_eq!(status, expected, "{question}");
+    }
+}
+
+#[test]
+fn a_dump_is_decoded_and_named_volumes_are_found() {
+    let sample = Sample::new();
+    // Codewords only count if they differ.
+    let noise = |number: u32| number.wrapping_mul(2_654_435_761).to_be_bytes();
+    let bytes: Vec<u8> = (0..60_000).flat_map(noise).collect();
+    fs::write(sample.path("src/noise"), bytes).unwrap();
+    let image = sample.ubi();
+    let page = Page::serve(&sample, image);
+    let info = printed(&sample, &["info", image]);
+    let volume = info["volumes"].as_array().unwrap().iter().find(|it| it["ubifs"].is_object());
+    let (id, name) = (volume.unwrap()["id"].to_string(), volume.unwrap()["name"].as_str().unwrap());
+    let target = format!("{image}:{name}");
+    let tree = page.ask(&format!("tree?vol={id}"));
+    let listed = printed(&sample, &["ls", &target, "--all"]);
+    assert_eq!(tree["entries"], listed["directories"][0]["entries"]);
+    holds(&page.ask(&format!("plan?vol={id}")), &printed(&sample, &["repair", &target]));
+    holds(&page.ask("findings"), &printed(&sample, &["check", image]));
+    let recipe = ["--recipe", "linux-bch4:2048+64"];
+    sample.ok(&[&["nand", "encode", image, "-o", "dump"][..], &recipe[..]].concat());
+    let dump = Page::serve(&sample, "dump");
+    let answer = dump.ask("dump");
+    let mut detected = printed(&sample, &["nand", "detect", "dump"]);
+    detected.as_object_mut().unwrap().retain(|name, _| !name.starts_with("findings"));
+    assert_eq!(answer["detection"], detected);
+    assert_eq!(answer["columns"].as_array().unwrap().len(), 64);
+    assert_eq!(dump.ask("summary")["census"], page.ask("summary")["census"]);
+    assert_eq!(dump.ask("blocks")["corrected_bits"][0], json!(0));
+}
+
+#[test]
+fn the_report_is_one_file_without_markup_of_the_image() {
+    let sample = used();
+    let before = fs::read(sample.path("used")).unwrap();
+    sample.ok(&["explore", "used", "--export", "report.html"]);
+    assert_eq!(fs::read(sample.path("used")).unwrap(), before);
+    let report = fs::read_to_string(sample.path("report.html")).unwrap();
+    assert!(report.starts_with("<!doctype html>"));
+    // Styles and scripts of its own, and the block of answers.
+    assert_eq!(report.matches("<script").count(), 2);
+    assert!(report.contains("\\u003cscript>alert(1)\\u003c"));
+    assert!(!report.contains("<script>alert") && !report.contains("<img"));
+    for part in
+        ["\"summary\"", "\"findings\"", "\"peb/0?from=0\"", "\"node?at=0\"", "\"plan?vol=0\""]
+    {
+        assert!(report.contains(part), "{part}");
+    }
+    let again = sample.run(&["explore", "used", "--export", "used"]);
+    assert_ne!(again.code, 0, "a report replaces no input");
+    assert_eq!(fs::read(sample.path("used")).unwrap(), before);
+    assert_eq!(sample.run(&["explore", "missing"]).code, 3);
+}

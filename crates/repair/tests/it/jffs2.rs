@@ -1,0 +1,341 @@
+//! One JFFS2 for each rule: what is damaged, the level that it takes, and what is lost.
+
+use crate::volume::{Tree, content, file, folder, tree};
+use eraseblock_base::{ByteOrder, Geometry, MediumKind};
+use eraseblock_jffs2::{Jffs2, Jffs2Rw, OpenOptions, RwOptions, Source};
+use eraseblock_jffs2_format::{Dirent, encode};
+use eraseblock_mtd::MemoryMtd;
+use eraseblock_repair::jffs2::examine;
+use eraseblock_repair::ubi::FlashRepair;
+use eraseblock_repair::{Action, Level, Loss, RepairError};
+use eraseblock_vfs::{FileSystem, WritableFileSystem, XattrMode};
+use std::sync::Arc;
+
+const BLOCK: usize = 16 << 10;
+const NOW: &eraseblock_vfs::Caller = crate::volume::NOW;
+
+/// An image in memory.
+#[derive(Clone)]
+struct Image(Vec<u8>);
+
+/// A node on flash.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    at: usize,
+    kind: u16,
+    len: usize,
+}
+
+const DIRENT: u16 = 0xE001;
+const INODE: u16 = 0xE002;
+const XATTR: u16 = 0xE008;
+
+impl Image {
+    /// `dir/deep`, `file` with an xattr, `kept`; written by the run time.
+    fn new() -> Self {
+        let geometry = Geometry::new(MediumKind::Nor, BLOCK as u32, 12, 1, 1, 0).unwrap();
+        let mtd = Arc::new(MemoryMtd::new(geometry));
+        let (fs, _) = Jffs2Rw::mount(Arc::clone(&mtd) as _, &RwOptions::default()).unwrap();
+        let dir = fs.create(1, b"dir", &folder(), NOW).unwrap();
+        let deep = fs.create(dir, b"deep", &file(), NOW).unwrap();
+        fs.write(deep, 0, &content(1, 3000), NOW).unwrap();
+        let ino = fs.create(1, b"file", &file(), NOW).unwrap();
+        fs.write(ino, 0, &content(2, 12_000), NOW).unwrap();
+        fs.set_xattr(ino, b"user.name", b"value", XattrMode::Either, NOW).unwrap();
+        let kept = fs.create(1, b"kept", &file(), NOW).unwrap();
+        fs.write(kept, 0, &content(3, 20_000), NOW).unwrap();
+        fs.sync().unwrap();
+        fs.unmount().unwrap();
+        Self(mtd.to_bytes())
+    }
+
+    fn source(&self) -> Source {
+        Source::Image(Arc::new(self.0.clone()))
+    }
+
+    fn options() -> OpenOptions {
+        OpenOptions { erase_size: Some(BLOCK as u32), ..OpenOptions::default() }
+    }
+
+    fn examined(&self) -> Result<FlashRepair, RepairError> {
+        examine(&self.source(), &Self::options())
+    }
+
+    fn repaired(&self) -> (FlashRepair, Self) {
+        let repair = self.examined().unwrap_or_else(|error| panic!("{error}"));
+        let mut after = self.clone();
+        for (peb, bytes) in repair.blocks() {
+            let start = *peb as usize * BLOCK;
+            let end = after.0.len().max(start + BLOCK);
+            after.0.resize(end, 0xFF);
+            after.0[start..start + BLOCK].fill(0xFF);
+            after.0[start..start + bytes.len()].copy_from_slice(bytes);
+        }
+        let again = after.examined().unwrap();
+        assert!(again.plan().is_empty(), "{:#?}", lines(&again));
+        after.is_used();
+        (repair, after)
+    }
+
+    /// The run time mounts it, and can write.
+    fn is_used(&self) {
+        let count = (self.0.len() / BLOCK) as u32;
+        let geometry = Geometry::new(MediumKind::Nor, BLOCK as u32, count, 1, 1, 0).unwrap();
+        let mtd = Arc::new(MemoryMtd::with_bytes(geometry, self.0.clone()));
+        let (fs, report) = Jffs2Rw::mount(mtd, &RwOptions::default()).unwrap();
+        assert!(!report.findings.has_problems(), "{:?}", report.findings);
+        let ino = fs.create(1, b"new", &file(), NOW).unwrap();
+        fs.write(ino, 0, &content(9, 9000), NOW).unwrap();
+        fs.check().unwrap();
+        fs.unmount().unwrap();
+    }
+
+    fn fs(&self) -> Jffs2 {
+        Jffs2::open(self.source(), &Self::options()).unwrap().0
+    }
+
+    fn tree(&self) -> Tree {
+        tree(&self.fs())
+    }
+
+    fn ino(&self, name: &[u8]) -> u32 {
+        let fs = self.fs();
+        let mut ino = fs.root();
+        for part in name.split(|byte| *byte == b'/') {
+            ino = fs.lookup(ino, part).unwrap();
+        }
+        u32::try_from(ino).unwrap()
+    }
+
+    fn word(&self, at: usize) -> u32 {
+        u32::from_le_bytes(self.0[at..at + 4].try_into().unwrap())
+    }
+
+    /// The nodes of a type for which something holds.
+    fn nodes(&self, kind: u16, holds: impl Fn(&[u8]) -> bool) -> Vec<Found> {
+        let mut found = Vec::new();
+        for at in (0..self.0.len() - 12).step_by(4) {
+            let is_node = self.0[at..].starts_with(&[0x85, 0x19])
+                && self.0[at + 2..at + 4] == kind.to_le_bytes();
+            let len = self.word(at + 4) as usize;
+            if is_node && at + len <= self.0.len() && holds(&self.0[at..at + len]) {
+                found.push(Found { at, kind, len });
+            }
+        }
+        found
+    }
+
+    fn of_inode(&self, ino: u32) -> Vec<Found> {
+        self.nodes(INODE, |node| node[12..16] == ino.to_le_bytes())
+    }
+
+    fn entry(&self, name: &[u8]) -> Found {
+        self.nodes(DIRENT, |node| node[40..].starts_with(name))[0]
+    }
+
+    fn tear(&mut self, node: Found, offset: usize) {
+        assert!(offset < node.len && node.kind != 0);
+        self.0[node.at + offset] ^= 0x10;
+    }
+}
+
+fn lines(repair: &FlashRepair) -> Vec<String> {
+    repair.plan().actions().iter().map(Action::line).collect()
+}
+
+fn losses(repair: &FlashRepair) -> Vec<String> {
+    repair.plan().losses().map(Loss::describe).collect()
+}
+
+/// Damages the sample and repairs it.
+fn case(damage: impl FnOnce(&mut Image), level: Level, code: &str) -> (FlashRepair, Image) {
+    let mut image = Image::new();
+    damage(&mut image);
+    let (repair, after) = image.repaired();
+    assert_eq!(repair.plan().level(), Some(level), "{:#?}", lines(&repair));
+    let named = repair.plan().actions().iter().any(|action| action.code == code);
+    assert!(named, "{code}: {:#?}", lines(&repair));
+    (repair, after)
+}
+
+fn without(mut tree: Tree, path: &str) -> Tree {
+    tree.remove(path.as_bytes()).unwrap_or_else(|| panic!("{path}: {tree:?}"));
+    tree
+}
+
+#[test]
+fn the_sample_has_nothing_to_repair() {
+    let image = Image::new();
+    let repair = image.examined().unwrap();
+    assert!(repair.plan().is_empty() && repair.left().is_empty(), "{:#?}", lines(&repair));
+    assert_eq!(image.tree().len(), 4);
+}
+
+#[test]
+fn a_damaged_piece_becomes_a_hole() {
+    let before = Image::new();
+    let ino = before.ino(b"file");
+    let damage = |image: &mut Image| {
+        let nodes = image.of_inode(ino);
+        let holds =
+            |node: &&Found| image.word(node.at + 44) == 4096 && image.word(node.at + 52) > 0;
+        let node = *nodes.iter().find(holds).unwrap();
+        image.tear(node, 80);
+    };
+    let (repair, after) = case(damage, Level::Drop, "data-lost");
+    assert_eq!(losses(&repair), ["file: bytes 4096 to 8191 of the content"]);
+    assert_eq!(repair.quarantine().len(), 1);
+    let mut expected = content(2, 12_000);
+    expected[4096..8192].fill(0);
+    let mut found = vec![0; 12_000];
+    after.fs().read(ino.into(), 0, &mut found).unwrap();
+    assert!(found == expected);
+    assert_eq!(without(after.tree(), "/file"), without(before.tree(), "/file"));
+}
+
+#[test]
+fn the_end_of_a_file() {
+    let ino = Image::new().ino(b"file");
+    let damage = |image: &mut Image| {
+        let nodes = image.of_inode(ino);
+        let holds =
+            |node: &&Found| image.word(node.at + 44) == 8192 && image.word(node.at + 52) > 0;
+        let node = *nodes.iter().find(holds).unwrap();
+        image.tear(node, 80);
+    };
+    let (repair, after) = case(damage, Level::Drop, "node-damaged");
+    assert_eq!(losses(&repair), ["file: bytes 8192 to 11999 of the content"]);
+    let attr = after.fs().attr(ino.into()).unwrap();
+    assert!(attr.size == 8192 || attr.size == 12_000, "{}", attr.size);
+}
+
+#[test]
+fn a_name_without_an_inode() {
+    let before = Image::new();
+    let ino = before.ino(b"dir/deep");
+    let damage = |image: &mut Image| {
+        for node in image.of_inode(ino) {
+            image.tear(node, 20);
+        }
+    };
+    let (repair, after) = case(damage, Level::Drop, "dangling-name");
+    assert_eq!(losses(&repair), ["dir/deep: the name"]);
+    assert_eq!(after.tree(), without(before.tree(), "/dir/deep"));
+}
+
+#[test]
+fn an_inode_that_lost_its_name() {
+    let before = Image::new();
+    let ino = before.ino(b"file");
+    let damage = |image: &mut Image| {
+        let node = image.entry(b"file");
+        image.tear(node, 41);
+    };
+    let (repair, after) = case(damage, Level::Safe, "name-lost");
+    assert_eq!(losses(&repair), [""; 0]);
+    let found = format!("/lost+found/INO_{ino}_0");
+    assert_eq!(after.tree()[found.as_bytes()], before.tree()[&b"/file"[..]]);
+}
+
+#[test]
+fn a_name_that_linux_does_not_allow() {
+    let before = Image::new();
+    let ino = before.ino(b"kept");
+    let damage = |image: &mut Image| {
+        let at = image.entry(b"kept").at;
+        let mut node = Vec::new();
+        let entry = Dirent {
+            pino: 1,
+            version: image.word(at + 16),
+            ino,
+            mctime: image.word(at + 24),
+            file_type: 8,
+            name: b"k/pt",
+        };
+        encode::dirent(ByteOrder::Little, &entry, &mut node);
+        image.0[at..at + node.len()].copy_from_slice(&node);
+    };
+    let (_, after) = case(damage, Level::Safe, "name-not-allowed");
+    let name = format!("/INO_{ino}_0");
+    assert_eq!(after.tree()[name.as_bytes()], before.tree()[&b"/kept"[..]]);
+}
+
+#[test]
+fn a_directory_with_two_names() {
+    let before = Image::new();
+    let dir = before.ino(b"dir");
+    let damage = |image: &mut Image| {
+        let mut node = Vec::new();
+        let mctime = 2_000_000;
+        let entry =
+            Dirent { pino: 1, version: 900, ino: dir, mctime, file_type: 4, name: b"other" };
+        encode::dirent(ByteOrder::Little, &entry, &mut node);
+        image.0.resize(image.0.len() + BLOCK, 0xFF);
+        let at = image.0.len() - BLOCK;
+        image.0[at..at + node.len()].copy_from_slice(&node);
+    };
+    let (repair, after) = case(damage, Level::Drop, "directory-named-twice");
+    assert_eq!(losses(&repair), ["dir: the name"]);
+    assert!(after.tree().contains_key(&b"/other/deep"[..]), "{:?}", after.tree());
+}
+
+#[test]
+fn bytes_that_are_no_node() {
+    let before = Image::new();
+    let damage = |image: &mut Image| {
+        let node = image.nodes(0x2003, |_| true)[0];
+        let free = (node.at / BLOCK + 1) * BLOCK - 400;
+        // Behind the nodes of the first block there is room, or a summary.
+        let _ = free;
+        let at = image.0.len() - BLOCK + 400;
+        image.0[at..at + 100].fill(0x5A);
+        let at = image.0.len() - BLOCK;
+        let mut node = Vec::new();
+        encode::padding(ByteOrder::Little, 400, &mut node);
+        image.0[at..at + 400].copy_from_slice(&node);
+        let mut entry = Vec::new();
+        let dirent = Dirent { pino: 1, version: 0, ino: 0, mctime: 0, file_type: 0, name: b"none" };
+        encode::dirent(ByteOrder::Little, &dirent, &mut entry);
+        image.0[at + 500..at + 500 + entry.len()].copy_from_slice(&entry);
+    };
+    let (repair, after) = case(damage, Level::Safe, "no-node");
+    assert_eq!(losses(&repair), [""; 0]);
+    assert_eq!(after.tree(), before.tree());
+}
+
+#[test]
+fn a_damaged_xattr() {
+    let before = Image::new();
+    let damage = |image: &mut Image| {
+        let node = image.nodes(XATTR, |_| true)[0];
+        image.tear(node, 34);
+    };
+    let (repair, after) = case(damage, Level::Drop, "node-damaged");
+    assert_eq!(losses(&repair), ["file: an xattr"]);
+    assert_eq!(without(after.tree(), "/file"), without(before.tree(), "/file"));
+}
+
+#[test]
+fn a_damaged_summary() {
+    let before = Image::new();
+    let mut image = before.clone();
+    let summary = image.nodes(0x2006, |_| true).first().copied();
+    let summary = summary.expect("the run time fills a block and ends it with a summary");
+    image.tear(summary, 34);
+    let (repair, after) = image.repaired();
+    assert_eq!(repair.plan().level(), Some(Level::Safe), "{:#?}", lines(&repair));
+    assert_eq!(repair.plan().actions()[0].code, "summary-damaged");
+    assert_eq!(after.tree(), before.tree());
+}
+
+#[test]
+fn a_file_without_a_free_block_grows() {
+    let before = Image::new();
+    let used = before.0.iter().rposition(|byte| *byte != 0xFF).unwrap();
+    let mut image = before.clone();
+    image.0.truncate((used + 1).next_multiple_of(4));
+    let node = image.entry(b"file");
+    image.tear(node, 41);
+    let (_, after) = image.repaired();
+    assert_eq!(after.tree().len(), 5, "{:?}", after.tree());
+}

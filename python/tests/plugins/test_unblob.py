@@ -1,0 +1,135 @@
+"""The handlers in unblob as it comes from its registry.
+
+Each image is extracted twice, with the package's entry point and without: the second run must not give what the
+first one does, or the test shows nothing.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import images
+
+import eraseblock
+
+PEB = 128 << 10
+
+BLIND = """
+import importlib.metadata, sys
+whole = importlib.metadata.distributions
+importlib.metadata.distributions = lambda **k: (d for d in whole(**k) if d.metadata["Name"] != "eraseblock")
+from unblob.cli import main
+sys.argv[0] = "unblob"
+sys.exit(main())
+"""
+
+
+def files(top):
+    """Return the regular files below a folder with their content."""
+    return {
+        os.path.relpath(os.path.join(where, name), top): Path(where, name).read_bytes()
+        for where, _, names in os.walk(top) for name in names
+        if Path(where, name).is_file() and not Path(where, name).is_symlink()
+    }
+
+
+class Unblob(images.Made):
+    def unblob(self, image, plugin=True):
+        """Return the report, and the files below the folder of the extracted image."""
+        out = Path(tempfile.mkdtemp(dir=self.folder))
+        report = out / "report.json"
+        command = ["-I", "-c", BLIND]
+        if plugin:
+            command = ["-I", "-c", BLIND.replace('!= "eraseblock"', "is not None")]
+        done = subprocess.run(
+            [sys.executable, *command, "-e", out / "tree", "--report", report, "-d", "1", image],
+            capture_output=True, text=True, timeout=300,
+        )
+        self.assertTrue(report.exists(), done.stdout + done.stderr)
+        return json.loads(report.read_text()), out / "tree" / f"{Path(image).name}_extract"
+
+    def chunks(self, report):
+        return [
+            (found["handler_name"], found["start_offset"], found["end_offset"])
+            for task in report for found in task["reports"] if found["__typename__"] == "ChunkReport"
+        ]
+
+    def errors(self, report):
+        return [
+            found for task in report for found in task["reports"]
+            if "Error" in found["__typename__"] or "Problem" in found["__typename__"]
+        ]
+
+    def extracted(self, image, handler):
+        """Extract, and compare with the tree; return whether unblob alone gives the same."""
+        wanted = {name: content for name, content in files(self.folder / "rootfs").items()}
+        report, tree = self.unblob(image)
+        size = Path(image).stat().st_size
+        self.assertEqual(self.chunks(report), [(handler, 0, size)])
+        self.assertEqual(self.errors(report), [])
+        top = tree / "rootfs" if handler == "eraseblock_ubi" else tree
+        self.assertEqual(files(top), wanted)
+        report, _ = self.unblob(image, plugin=False)
+        self.assertNotIn(handler, [name for name, _, _ in self.chunks(report)])
+        _, alone = self.unblob(image, plugin=False)
+        below = [where for where in [alone, *alone.rglob("*")] if where.is_dir()] if alone.exists() else []
+        return any(files(where) == wanted for where in below)
+
+    def test_images_are_extracted_whole(self):
+        board = self.board.read_bytes()
+        bad = self.folder / "bad.ubi"
+        # A bad block in the middle: its content is erased.
+        bad.write_bytes(board[: 3 * PEB] + b"\xff" * PEB + board[3 * PEB :])
+        alone = [self.extracted(self.board, "eraseblock_ubi"), self.extracted(bad, "eraseblock_ubi")]
+        self.assertIn(False, alone, "unblob alone gives the same: the test shows nothing")
+
+    def test_an_image_inside_a_file(self):
+        inside = self.folder / "inside.bin"
+        board = self.board.read_bytes()
+        inside.write_bytes(b"header\n" + bytes(5000) + board + b"\x00" * 777 + b"trailer")
+        report, _ = self.unblob(inside)
+        self.assertIn(("eraseblock_ubi", 5007, 5007 + len(board)), self.chunks(report))
+
+    def test_classic_tools_write_images(self):
+        """Images of mtd-utils."""
+        tools = ("mkfs.ubifs", "mkfs.jffs2")
+        if not all(shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin") for tool in tools):
+            self.skipTest("no mtd-utils")
+        tree = self.folder / "rootfs"
+        for handler, name, command in (
+            ("eraseblock_ubifs", "r.ubifs", ["mkfs.ubifs", "-r", tree, "-m", "2048", "-e", "126976", "-c", "200", "-o"]),
+            ("eraseblock_jffs2", "r.jffs2", ["mkfs.jffs2", "-r", tree, "-e", "65536", "-p", "-o"]),
+        ):
+            image = self.folder / name
+            environment = os.environ | {"PATH": os.environ["PATH"] + ":/usr/sbin"}
+            subprocess.run([*command, image], check=True, capture_output=True, env=environment)
+            with self.subTest(name):
+                self.extracted(image, handler)
+
+    def test_images_of_linux(self):
+        """Images that real Linux wrote: every regular file has the digest of Linux's manifest."""
+        import hashlib
+
+        looked_at = 0
+        for image, manifest in images.linux():
+            kind = eraseblock.open(image).kind
+            if kind not in ("ubi", "ubifs", "jffs2"):
+                continue
+            looked_at += 1
+            with self.subTest(image.parent.name):
+                report, tree = self.unblob(image)
+                self.assertIn(f"eraseblock_{kind}", [name for name, _, _ in self.chunks(report)])
+                found = {hashlib.sha256(content).hexdigest() for content in files(tree).values()}
+                wanted = {line.sha256 for line in manifest.values() if line.sha256}
+                self.assertLessEqual(wanted, found)
+        if not looked_at:
+            self.skipTest("the oracle has made no images")
+
+
+if __name__ == "__main__":
+    unittest.main()
