@@ -28,6 +28,7 @@ use super::error::{Fault, Step};
 use super::flash::Flash;
 use super::orphan::Orphans;
 use crate::error::UbifsError;
+use crate::mount::{OpenOptions, Ubifs};
 use crate::report::Report;
 use crate::sb;
 use eraseblock_base::{Findings, Location};
@@ -90,7 +91,7 @@ impl Areas<'_> {
 /// as it leads. Fails if the device does.
 pub(super) fn refused(device: Arc<dyn LebDevice>) -> Result<Findings, UbifsError> {
     let mut report = Report::salvaging();
-    let found = sb::load(device, &mut report)?;
+    let found = sb::load(Arc::clone(&device), &mut report)?;
     let mut breaches = Breaches::default();
     // The places of all other areas follow from the superblock.
     if breaches.take(&report, "S1") {
@@ -101,6 +102,12 @@ pub(super) fn refused(device: Arc<dyn LebDevice>) -> Result<Findings, UbifsError
     let committed = areas.check_areas(&mut breaches).map_err(Fault::into_ubifs)?;
     if let Some(committed) = committed {
         areas.check_committed_index(&committed, &mut breaches);
+    }
+    // A mount reads the root directory last.
+    if let Ok((fs, _)) = Ubifs::open(device, &OpenOptions { strict: false }) {
+        let mut report = Report::salvaging();
+        fs.check_root_directory(&mut report)?;
+        breaches.take(&report, "X1");
     }
     Ok(breaches.findings)
 }

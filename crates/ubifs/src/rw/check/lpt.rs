@@ -166,7 +166,8 @@ impl Walk<'_> {
                 match Pnode::unpack(self.bytes(leb, offset), &geometry, index, place) {
                     Ok(pnode) => self.leaf(index, &pnode, place),
                     Err(error) => {
-                        let is_range = matches!(error, LptError::Field { field: "free (multiple of)", .. });
+                        let is_range =
+                            matches!(error, LptError::Field { field: "free (multiple of)", .. });
                         self.broken(if is_range { "P11" } else { "P1" }, &error);
                     }
                 }
