@@ -117,8 +117,11 @@ impl Installed {
         let mut ask = Command::new("pkg-config");
         ask.args(["--cflags", "--libs", "eraseblock"]);
         let flags = output(ask.env("PKG_CONFIG_PATH", self.prefix.join("lib/pkgconfig")))?;
-        let (compiler, standard) =
-            if source.ends_with(".c") { ("gcc", "-std=c11") } else { ("g++", "-std=c++17") };
+        let (compiler, standard) = if Path::new(source).extension().is_some_and(|it| it == "cpp") {
+            ("g++", "-std=c++17")
+        } else {
+            ("gcc", "-std=c11")
+        };
         let mut compile = Command::new(compiler);
         compile.args([standard, "-g", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-pedantic"]);
         if matches!(how, How::Sanitized) {

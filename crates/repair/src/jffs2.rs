@@ -35,7 +35,7 @@ const REFUSED: [&str; 3] = ["mixed-byte-order", "unknown-node", "too-large"];
 /// A JFFS2 as it is read, and what is planned.
 pub(crate) struct Work<'a> {
     pub(crate) fs: &'a Jffs2,
-    pub(crate) model: Model,
+    model: Model,
     /// The first path of each inode.
     pub(crate) paths: BTreeMap<Ino, Vec<u8>>,
     pub(crate) plan: Plan,

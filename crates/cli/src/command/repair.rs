@@ -3,6 +3,7 @@
 use crate::args::{TargetArgs, size64};
 use crate::failure::{Context, Failure};
 use crate::session::Session;
+use eraseblock::Finding;
 use eraseblock::documents::Outcome;
 use eraseblock::raw::mtd::Access;
 use eraseblock::raw::repair::{Action, Level, Loss, Plan};

@@ -4,9 +4,9 @@
 //! 1. Every image has exactly one line: one that cannot be opened, too.
 //! 2. A line does not depend on other images, nor on the order of them.
 
-use crate::entry::kind_word;
 use crate::failure::{Context as _, Failure};
 use crate::session::Session;
+use eraseblock::documents::listing::kind_word;
 use eraseblock::raw::base::Finding;
 use eraseblock::raw::ubi_format::VolumeKind;
 use eraseblock::raw::vfs::FileKind;

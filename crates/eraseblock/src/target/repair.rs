@@ -153,21 +153,15 @@ fn of_ubi(place: &Place, shape: &Shape, level: Level, image: UbiImage) -> Result
 fn of_jffs2(place: &Place, shape: &Shape, level: Level) -> Result<Examined, Error> {
     place.refuse_volume()?;
     let path = place.path.as_path();
-    let source = match driver::chip(path, Access::Read)? {
-        Some(chip) => Source::Device(chip.device),
-        None => {
-            let file: Arc<dyn ReadAt> = Arc::new(File::open(path).context(path.display())?);
-            match span::one(place, shape)? {
-                Some(_) => {
-                    return Err(Error::new(format!(
-                        "{}: only whole files are repaired",
-                        path.display()
-                    ))
-                    .hint("cut the JFFS2 out into a file of its own"));
-                }
-                None => Source::Image(file),
-            }
+    let source = if let Some(chip) = driver::chip(path, Access::Read)? {
+        Source::Device(chip.device)
+    } else {
+        let file: Arc<dyn ReadAt> = Arc::new(File::open(path).context(path.display())?);
+        if span::one(place, shape)?.is_some() {
+            let message = format!("{}: only whole files are repaired", path.display());
+            return Err(Error::new(message).hint("cut the JFFS2 out into a file of its own"));
         }
+        Source::Image(file)
     };
     let options = OpenOptions {
         start: shape.start,

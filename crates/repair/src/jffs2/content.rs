@@ -70,10 +70,8 @@ fn hole(work: &mut Work<'_>, newest: &Inode, part: DamagedPart, path: &[u8]) {
     let mut bytes = Vec::new();
     encode::inode(work.model.shape.order, &node, &[], &mut bytes);
     work.nodes.push(bytes);
-    let reason = match part.is_lost {
-        true => "no other node holds them",
-        false => "an older node holds other content",
-    };
+    let reason =
+        if part.is_lost { "no other node holds them" } else { "an older node holds other content" };
     let why = format!("bytes {} to {} are damaged, {reason}: a hole", part.start, part.end - 1);
     let lost = Part::Content { from: part.start.into(), to: part.end.into() };
     let action = Action::new(Level::Drop, "data-lost", "", at(newest.ino), "remove", why);
