@@ -65,7 +65,9 @@ const USAGE: &str = "usage: cargo xtask TASK
   consumer                         a project outside uses the packaged crates alone
   cuts [--only LAYER] [--full] [--bin FILE]
                                    power cuts of UBI, JFFS2 and UBIFS, judged
-  damage [--count N] [--shard I/N] random damage of volumes with a known past, repaired
+  damage [--asm] [--count N] [--shard I/N]
+                                   random damage of volumes with a known past, repaired; or of
+                                   images that disasm and asm must make again
   dist                             static program, completions, man pages, checksums and SBOM
   evaluate [--quick | --no-guest] [--guests nand,card,disk,cuts] [--linux-from FILE] [--fresh]
          [--write] [--out DIR] [--bin FILE]
