@@ -9,6 +9,7 @@ mod command;
 mod consumer;
 mod copy;
 mod cuts;
+mod damage;
 mod dist;
 mod evaluate;
 mod explore;
@@ -64,6 +65,9 @@ const USAGE: &str = "usage: cargo xtask TASK
   consumer                         a project outside uses the packaged crates alone
   cuts [--only LAYER] [--full] [--bin FILE]
                                    power cuts of UBI, JFFS2 and UBIFS, judged
+  damage [--asm] [--count N] [--shard I/N]
+                                   random damage of volumes with a known past, repaired; or of
+                                   images that disasm and asm must make again
   dist                             static program, completions, man pages, checksums and SBOM
   evaluate [--quick | --no-guest] [--guests nand,card,disk,cuts] [--linux-from FILE] [--fresh]
          [--write] [--out DIR] [--bin FILE]
@@ -116,6 +120,7 @@ fn main() -> ExitCode {
         "circles" => circles::run(rest),
         "consumer" => consumer::run(),
         "cuts" => cuts::run(rest),
+        "damage" => damage::run(rest),
         "dist" => dist::run(),
         "explore" => explore::run(rest),
         "evaluate" => evaluate::run(rest),

@@ -29,7 +29,7 @@ pub struct Script {
     pub expected: Vec<String>,
     /// What follows from it.
     pub also: Vec<String>,
-    /// The level of a repair, which nothing here judges.
+    /// The level of a repair, which [`Script::judge`] leaves to its caller.
     pub repair: Option<String>,
 }
 

@@ -12,6 +12,8 @@ const PIECE: usize = 1 << 16;
 pub(crate) struct Named<'a> {
     losses: Vec<&'a Loss>,
     with_content: BTreeSet<u32>,
+    /// An inode that a reader made up, so that what it says of it is no loss.
+    made_up: Option<Ino>,
 }
 
 impl<'a> Named<'a> {
@@ -19,7 +21,12 @@ impl<'a> Named<'a> {
         let losses: Vec<_> = losses.collect();
         let is_content = |loss: &&&Loss| matches!(loss.part, Part::Content { .. });
         let with_content = losses.iter().filter(is_content).map(|loss| loss.ino).collect();
-        Self { losses, with_content }
+        Self { losses, with_content, made_up: None }
+    }
+
+    /// Says that the attributes of an inode are made up by the reader.
+    pub(crate) fn made_up(self, ino: Ino) -> Self {
+        Self { made_up: Some(ino), ..self }
     }
 
     fn of(&self, ino: Ino) -> impl Iterator<Item = &Part> {
@@ -33,7 +40,7 @@ impl<'a> Named<'a> {
     }
 
     fn attributes(&self, ino: Ino) -> bool {
-        self.of(ino).any(|part| *part == Part::Attributes)
+        self.made_up == Some(ino) || self.of(ino).any(|part| *part == Part::Attributes)
     }
 
     fn xattr(&self, ino: Ino, name: &[u8]) -> bool {

@@ -199,10 +199,12 @@ fn verify(
     }
     let (after, _) =
         Ubifs::open(after, &OpenOptions { strict: true }).map_err(RepairError::Unreadable)?;
-    let Ok((before, _)) = Ubifs::open(Arc::clone(start), &OpenOptions { strict: false }) else {
-        return Ok(());
-    };
-    let named = Named::new(repair.plan.losses());
+    let opened = Ubifs::open(Arc::clone(start), &OpenOptions { strict: false });
+    let Ok((before, found)) = opened else { return Ok(()) };
+    let mut named = Named::new(repair.plan.losses());
+    if found.iter().any(|finding| finding.code.name() == "root-lost") {
+        named = named.made_up(before.root());
+    }
     let unnamed = compare::unnamed(&before, &after, &named);
     if unnamed.is_empty() { Ok(()) } else { Err(RepairError::UnnamedLoss(unnamed)) }
 }

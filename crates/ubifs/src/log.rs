@@ -166,6 +166,7 @@ impl Walk<'_> {
         if start.cmt_no != self.master.cmt_no {
             let (found, expected) = (start.cmt_no, self.master.cmt_no);
             let message = format!("the log starts commit {found}, expected {expected}");
+            report.of_row("M9");
             self.lost(node.at, &message, report)?;
             return Ok(false);
         }
@@ -182,12 +183,12 @@ impl Walk<'_> {
         let sqnum = node.header.sqnum;
         if sqnum >= SQNUM_LIMIT || sqnum < self.log.cs_sqnum {
             let message = format!("sequence number {sqnum} does not belong into this log");
-            return report.refuse(node.at, "log-corrupt", message);
+            return report.of_row("L2").refuse(node.at, "log-corrupt", message);
         }
         match node.header.node_type {
             NodeType::Reference => match node.reference() {
                 Ok(reference) => self.bud(reference, node.at, report),
-                Err(error) => report.refuse_node("log-corrupt", error),
+                Err(error) => report.of_row("L3").refuse_node("log-corrupt", error),
             },
             NodeType::CommitStart if offset == 0 => Ok(()),
             other => {
@@ -208,13 +209,13 @@ impl Walk<'_> {
                 "reference to leb {}:{} for head {}, expected a main LEB and head 0 to 2",
                 bud.leb, bud.offset, bud.head
             );
-            return report.refuse(at, "log-corrupt", message);
+            return report.of_row("L3").refuse(at, "log-corrupt", message);
         }
         match self.log.buds.iter().find(|known| known.leb == bud.leb) {
             Some(known) if known.head == bud.head && known.offset <= bud.offset => Ok(()),
             Some(known) => {
                 let message = format!("leb {} is a bud of head {} already", bud.leb, known.head);
-                report.refuse(at, "log-corrupt", message)
+                report.of_row("L3").refuse(at, "log-corrupt", message)
             }
             None => {
                 self.log.buds.push(bud);

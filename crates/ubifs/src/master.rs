@@ -158,7 +158,7 @@ impl<'a> MasterLeb<'a> {
         match verify::master(&master, &self.volume.sb, at) {
             Ok(()) => Ok(Some(Selected { master, at, was_recovered })),
             Err(error) => {
-                report.refuse_node("master-refused", error)?;
+                report.of_row("M3").refuse_node("master-refused", error)?;
                 // Wrong totals do not affect readers.
                 let usable = self.volume.sb.is_main(master.root_lnum);
                 Ok(usable.then_some(Selected { master, at, was_recovered }))

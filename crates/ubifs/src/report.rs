@@ -4,7 +4,7 @@ use crate::error::UbifsError;
 use eraseblock_base::{Code, Finding, Findings, Leb, Location, Severity};
 use eraseblock_mtd::MtdError;
 use eraseblock_ubifs_format::FormatError;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Collects findings while a volume is opened.
@@ -12,26 +12,34 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(crate) struct Report {
     strict: bool,
     pub(crate) findings: Findings,
+    /// The rows of the specification's section 21 that findings break, by position.
+    pub(crate) rows: BTreeMap<usize, &'static str>,
 }
 
 impl Report {
     pub(crate) fn new(strict: bool) -> Self {
-        Self { strict, findings: Findings::new() }
+        Self { strict, findings: Findings::new(), rows: BTreeMap::new() }
     }
 
     /// Linux's refusals are errors.
     #[cfg(feature = "write")]
     pub(crate) fn strict() -> Self {
-        Self { strict: true, findings: Findings::new() }
+        Self::new(true)
     }
 
     /// Linux's refusals are findings.
     pub(crate) fn salvaging() -> Self {
-        Self { strict: false, findings: Findings::new() }
+        Self::new(false)
     }
 
     pub(crate) fn is_strict(&self) -> bool {
         self.strict
+    }
+
+    /// Says which row of the specification's section 21 the next finding breaks.
+    pub(crate) fn of_row(&mut self, row: &'static str) -> &mut Self {
+        self.rows.insert(self.findings.iter().len(), row);
+        self
     }
 
     /// Records something that makes Linux refuse the mount: an error if strict, otherwise a

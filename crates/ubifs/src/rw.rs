@@ -202,6 +202,17 @@ impl UbifsMount {
         self.lock_shared().memory() as u64
     }
 
+    /// Checks what is on flash of a volume that [`UbifsMount::mount`] refuses, and names the row of the
+    /// specification (ubifs-format 21) in each finding: superblock, master, log, journal, LEB
+    /// properties, orphans, and the index as far as it leads. Without a superblock, checks nothing else.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the device does.
+    pub fn check_refused(device: Arc<dyn LebDevice>) -> Result<Findings, UbifsError> {
+        check::refused(device)
+    }
+
     /// Checks everything that must hold between two operations, in memory and on flash, without
     /// writing (spec: ubifs-format 21). Fails if the device does.
     pub fn check(&self) -> Result<Findings, UbifsError> {

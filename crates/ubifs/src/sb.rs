@@ -26,7 +26,7 @@ pub(crate) fn load(device: Arc<dyn LebDevice>, report: &mut Report) -> Result<Fo
         Ok(sb) if fits(&sb, &*device) => sb,
         Ok(sb) => {
             let message = format!("LEB size {} on a volume that is smaller", sb.leb_size);
-            report.refuse(leb_start(0), "superblock-refused", message)?;
+            report.of_row("S2").refuse(leb_start(0), "superblock-refused", message)?;
             return Ok(guess(device, report));
         }
         Err(error) => {
@@ -40,12 +40,22 @@ pub(crate) fn load(device: Arc<dyn LebDevice>, report: &mut Report) -> Result<Fo
         leb_count: device.leb_count(),
     };
     if let Err(error) = verify::superblock(&sb.grown(shape.leb_count), shape, leb_start(0)) {
-        report.refuse_node("superblock-refused", error)?;
+        report.of_row(row(&error)).refuse_node("superblock-refused", error)?;
     }
     let device = recut(device, sb.leb_size);
     let sb = sb.grown(device.leb_count());
     note_features(&sb, report);
     Ok(Found { device, sb, is_guess: false })
+}
+
+/// Returns the row of the specification's section 21 that a refused superblock breaks.
+pub(crate) fn row(error: &FormatError) -> &'static str {
+    let FormatError::Field { field, .. } = error else { return "S2" };
+    match *field {
+        "LEB count" | "largest LEB count" | "main area LEBs" => "S3",
+        "LEBs of the log" | "LEBs of the LPT area" | "LEBs of the orphan area" => "S4",
+        _ => "S2",
+    }
 }
 
 fn read(device: &dyn LebDevice) -> Result<Superblock, UbifsError> {
@@ -65,9 +75,9 @@ fn fits(sb: &Superblock, device: &dyn LebDevice) -> bool {
 
 fn lost(error: UbifsError, report: &mut Report) -> Result<(), UbifsError> {
     match error {
-        UbifsError::Format(error) => report.refuse_node("superblock-lost", error),
+        UbifsError::Format(error) => report.of_row("S1").refuse_node("superblock-lost", error),
         error if report.is_strict() => Err(error),
-        error => report.refuse(leb_start(0), "superblock-lost", error.to_string()),
+        error => report.of_row("S1").refuse(leb_start(0), "superblock-lost", error.to_string()),
     }
 }
 

@@ -69,6 +69,56 @@ fn images(sample: &Sample) -> BTreeMap<String, Vec<u8>> {
     names
 }
 
+/// Runs `eraseblock repair`; returns its exit code.
+fn repair(sample: &Sample, args: &[&str]) -> Result<i32, String> {
+    let run = Command::new(env!("CARGO_BIN_EXE_eraseblock"))
+        .arg("repair")
+        .args(args)
+        .current_dir(sample.path(""))
+        .output()
+        .map_err(|error| error.to_string())?;
+    let code = run.status.code().ok_or("repair was killed")?;
+    if code > 1 {
+        let text = String::from_utf8_lossy(&run.stderr);
+        return Err(format!("repair ends with {code}: {}", text.trim()));
+    }
+    Ok(code)
+}
+
+/// Returns what is wrong with the repair of the damaged image: it needs exactly `level`, and then `check`
+/// is silent and a second plan empty.
+fn judge_repair(sample: &Sample, level: &str) -> Result<Vec<String>, String> {
+    for name in ["fixed", "plan"] {
+        let _ = fs::remove_file(sample.path(name));
+    }
+    if level == "none" {
+        return Ok(match repair(sample, &["damaged"]) {
+            Ok(code) => vec![format!("a repair is possible: it ends with {code}")],
+            Err(_) => Vec::new(),
+        });
+    }
+    let args = ["damaged", "-q", "--level", level, "-o", "fixed", "--plan-out", "plan"];
+    repair(sample, &args)?;
+    let plan = fs::read_to_string(sample.path("plan")).map_err(|error| error.to_string())?;
+    let needed = ["rebuild", "drop", "safe"]
+        .into_iter()
+        .find(|level| plan.contains(&format!("\"level\":\"{level}\"")));
+    let mut wrong = Vec::new();
+    if needed != Some(level) {
+        wrong.push(format!("the plan needs level {needed:?}, expected {level}"));
+    }
+    let place =
+        Place::parse(sample.path("fixed").as_os_str()).map_err(|error| error.to_string())?;
+    let report = check_place(&place, &Shape::default(), &mut Notes::new(false))
+        .map_err(|error| format!("check of the repaired image failed: {error}"))?;
+    let left = Script::default().judge(report.findings());
+    wrong.extend(left.into_iter().map(|text| format!("after the repair: {text}")));
+    if repair(sample, &["fixed", "-q"])? != 0 {
+        wrong.push("the second plan is not empty".to_owned());
+    }
+    Ok(wrong)
+}
+
 /// Returns what is wrong with the result of a script.
 fn judge(sample: &Sample, script: &Script) -> Result<Vec<String>, String> {
     let image = script.image.clone().ok_or("no line `image`")?;
@@ -86,7 +136,13 @@ fn judge(sample: &Sample, script: &Script) -> Result<Vec<String>, String> {
     let place =
         Place::parse(sample.path("damaged").as_os_str()).map_err(|error| error.to_string())?;
     match check_place(&place, &Shape::default(), &mut Notes::new(false)) {
-        Ok(report) => Ok(script.judge(report.findings())),
+        Ok(report) => {
+            let mut wrong = script.judge(report.findings());
+            if let Some(level) = &script.repair {
+                wrong.extend(judge_repair(sample, level)?);
+            }
+            Ok(wrong)
+        }
         Err(error) => Err(format!("check failed: {error}")),
     }
 }
@@ -119,7 +175,7 @@ fn every_damage_is_named_by_its_identifier() {
     }
     let failed = failures.lines().filter(|line| !line.starts_with(' ')).count();
     println!(
-        "{} scripts, {} as expected; {repairs} levels of repair not judged",
+        "{} scripts, {} as expected; {repairs} repairs judged",
         paths.len(),
         paths.len() - failed
     );

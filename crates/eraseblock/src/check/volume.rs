@@ -8,7 +8,7 @@ use crate::target::filesystem::{self, Opened};
 use crate::target::image::check_static;
 use crate::target::peek;
 use crate::target::writable::Mode;
-use eraseblock_base::{Findings, Location, VolumeId};
+use eraseblock_base::{Finding, Findings, Location, VolumeId};
 use eraseblock_mtd::LebDevice;
 use eraseblock_ubi::UbiVolume;
 use eraseblock_ubi_format::VolumeKind;
@@ -82,12 +82,33 @@ pub(super) fn ubifs(
             Ok(())
         }
         Err(refusal) => {
-            let Ok(opened) = salvaged(device, id) else { return Err(refusal.into()) };
+            let Ok((fs, found)) = Ubifs::open(Arc::clone(&device), &OpenOptions { strict: false })
+            else {
+                return Err(refusal.into());
+            };
+            let rows = UbifsMount::check_refused(device).unwrap_or_default();
+            let found = without(&found, &rows);
+            observer.report(filesystem::placed(rows, id));
             observer.error(at, codes::NOT_MOUNTABLE, &refusal.to_string());
-            scrubbed(opened, id, observer);
+            scrubbed(filesystem::of_ubifs(fs, found, id), id, observer);
             Ok(())
         }
     }
+}
+
+/// Returns the findings that others, which name the row of the specification, do not repeat.
+fn without(found: &Findings, rows: &Findings) -> Findings {
+    let mut rest = Findings::new();
+    for finding in found {
+        let is_repeated = |row: &Finding| {
+            (row.at, row.code) == (finding.at, finding.code)
+                && row.message.starts_with(&finding.message)
+        };
+        if !rows.iter().any(is_repeated) {
+            rest.push(finding.clone());
+        }
+    }
+    rest
 }
 
 /// A UBIFS opened so that everything is delivered that can be, also with `--strict`.

@@ -294,6 +294,18 @@ fn a_lost_root_keeps_its_entries() {
     assert_eq!(tree_of(&volume), before, "{lines:#?}");
 }
 
+/// The reader delivers the tree under a root that it makes up. The owner and the times of that one were
+/// missed after the repair, which keeps those of the real inode, so it was refused.
+#[test]
+fn a_root_that_says_it_is_a_file_is_a_directory_again() {
+    let before = tree_of(&sample());
+    let file = 0o100_755_u32.to_le_bytes();
+    let (volume, losses, lines) =
+        case(|volume| volume.set(volume.inode(1), 104, &file), Level::Safe, "X1");
+    assert_eq!(tree_of(&volume), before, "{lines:#?}");
+    assert!(losses.is_empty(), "{losses:?}");
+}
+
 #[test]
 fn a_dangling_name_goes() {
     let before = tree_of(&sample());

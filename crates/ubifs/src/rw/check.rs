@@ -24,13 +24,21 @@ mod space;
 
 use self::breaches::Breaches;
 use super::core::Core;
-use super::error::Step;
+use super::error::{Fault, Step};
+use super::flash::Flash;
+use super::orphan::Orphans;
+use crate::error::UbifsError;
+use crate::mount::{OpenOptions, Ubifs};
+use crate::report::Report;
+use crate::sb;
 use eraseblock_base::{Findings, Location};
+use eraseblock_mtd::LebDevice;
 use eraseblock_ubifs_format::lpt::LebProps;
 use eraseblock_ubifs_format::{Master, Reference};
 use eraseblock_vfs::walk::paths;
 use eraseblock_vfs::{FileSystem, Ino};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// The code of the note that a check ended early.
 pub const CHECK_INCOMPLETE: &str = "check-incomplete";
@@ -63,11 +71,54 @@ impl Verdict {
     }
 }
 
+/// The volume on flash, without the state in memory of a mount.
+#[derive(Clone, Copy, Debug)]
+struct Areas<'a> {
+    flash: &'a Flash,
+    as_found: &'a Arc<dyn LebDevice>,
+    /// The orphans of a mount for writing.
+    orphans: Option<&'a Orphans>,
+}
+
+impl Areas<'_> {
+    /// Returns whether the volume is as it was found: it has no mount that writes to it.
+    fn is_found(&self) -> bool {
+        self.orphans.is_none()
+    }
+}
+
+/// Checks what is on flash of a volume that no mount takes: the areas, the journal, and the index as far
+/// as it leads. Fails if the device does.
+pub(super) fn refused(device: Arc<dyn LebDevice>) -> Result<Findings, UbifsError> {
+    let mut report = Report::salvaging();
+    let found = sb::load(Arc::clone(&device), &mut report)?;
+    let mut breaches = Breaches::default();
+    // The places of all other areas follow from the superblock.
+    if breaches.take(&report, "S1") {
+        return Ok(breaches.findings);
+    }
+    let flash = Flash::new(Arc::clone(&found.device), found.sb);
+    let areas = Areas { flash: &flash, as_found: &found.device, orphans: None };
+    let committed = areas.check_areas(&mut breaches).map_err(Fault::into_ubifs)?;
+    if let Some(committed) = committed {
+        areas.check_committed_index(&committed, &mut breaches);
+    }
+    // A mount reads the root directory last.
+    if let Ok((fs, _)) = Ubifs::open(device, &OpenOptions { strict: false }) {
+        let mut report = Report::salvaging();
+        fs.check_root_directory(&mut report)?;
+        breaches.take(&report, "X1");
+    }
+    Ok(breaches.findings)
+}
+
 /// The last commit on flash.
 #[derive(Debug)]
 struct Committed {
     /// The copy of the first master LEB.
     master: Master,
+    /// Whether its fields are in their ranges.
+    is_sound: bool,
     /// Whether the volume was not unmounted after the current master was written, and nothing has
     /// repaired the consequences.
     may_be_torn: bool,
@@ -80,6 +131,11 @@ struct Committed {
 }
 
 impl Core {
+    fn areas(&self) -> Areas<'_> {
+        let orphans = (!self.options.read_only).then_some(&self.store.orphans);
+        Areas { flash: &self.store.nodes.flash, as_found: &self.as_found, orphans }
+    }
+
     /// Returns findings, one for each breach.
     pub(super) fn check(&mut self) -> Step<Verdict> {
         let mut breaches = Breaches::default();
@@ -89,10 +145,10 @@ impl Core {
     }
 
     fn check_all(&mut self, breaches: &mut Breaches) -> Step<()> {
-        let Some(committed) = self.check_areas(breaches)? else { return Ok(()) };
+        let Some(committed) = self.areas().check_areas(breaches)? else { return Ok(()) };
         breaches.is_clean = self.options.read_only && !committed.may_be_torn;
         // Stop at an index with dangling or circular branches.
-        let Some(places) = self.check_committed_index(&committed, breaches) else {
+        let Some(places) = self.areas().check_committed_index(&committed, breaches) else {
             let message = "the index cannot be followed: what it leads to was not checked";
             breaches.findings.note(Location::Whole, CHECK_INCOMPLETE, message);
             return Ok(());

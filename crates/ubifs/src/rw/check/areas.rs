@@ -4,15 +4,14 @@
 //! Remains of a power cut are not a breach while nothing has repaired them: a torn end of at most
 //! one write. LEBs of the log that are not live may have any content.
 
-use super::Committed;
 use super::breaches::{Breaches, read_leb};
+use super::{Areas, Committed};
 use crate::log as log_walk;
 use crate::report::{Report, leb_start};
-use crate::rw::core::Core;
 use crate::rw::error::{Step, at};
 use crate::rw::orphan::most as most_orphans;
 use crate::volume::Volume;
-use crate::{master, orphan};
+use crate::{master, orphan, sb};
 use eraseblock_base::Code;
 use eraseblock_base::Leb;
 use eraseblock_ubifs_format::constants::{LOG_FIRST, MASTER_LEB, NodeType, master_flags};
@@ -38,30 +37,28 @@ fn scan<'a>(volume: &Volume, leb: u32, bytes: &'a [u8]) -> Scanned<'a> {
     Scanned { nodes, problem, is_torn: scanner.is_torn(volume.max_write()) }
 }
 
-impl Core {
+impl Areas<'_> {
     /// Returns the areas other than the main area; `None` if there is no usable master.
     pub(super) fn check_areas(&self, breaches: &mut Breaches) -> Step<Option<Committed>> {
-        let volume = Volume::new(Arc::clone(&self.as_found), self.store.nodes.flash.sb.clone());
+        let volume = Volume::new(Arc::clone(self.as_found), self.flash.sb.clone());
         check_superblock(&volume, breaches);
         let mut report = Report::salvaging();
         let selected = master::select(&volume, &mut report)?;
-        breaches.take(&report.findings, "M1, M3");
+        breaches.take(&report, "M1");
         let Some(selected) = selected else { return Ok(None) };
         let master = selected.master;
         let is_unclean = selected.was_recovered || master.has(master_flags::DIRTY);
         // A mount for writing repairs; later only a failure leaves incomplete data.
-        let may_be_torn = if self.options.read_only {
-            is_unclean
-        } else {
-            self.store.nodes.flash.why_read_only.is_some()
-        };
-        let mut committed =
-            Committed { master, may_be_torn, buds: Vec::new(), orphans: None, props: None };
+        let is_sound = verify::master(&master, &volume.sb, selected.at).is_ok();
+        let may_be_torn =
+            if self.is_found() { is_unclean } else { self.flash.why_read_only.is_some() };
+        let (buds, orphans, props) = (Vec::new(), None, None);
+        let mut committed = Committed { master, is_sound, may_be_torn, buds, orphans, props };
         self.check_masters(&volume, &committed, breaches);
         committed.props = self.check_lpt(&volume, &committed, breaches);
         check_log(&volume, &mut committed, is_unclean, breaches)?;
         self.check_buds(&committed, breaches);
-        if self.options.read_only {
+        if self.is_found() {
             self.check_journal_on_flash(&volume, &committed, breaches);
         }
         committed.orphans = self.check_orphan_area(&volume, &committed, breaches)?;
@@ -82,8 +79,8 @@ impl Core {
                 if node.header.node_type != NodeType::Master {
                     let message = format!("{} in a master LEB", node.header.node_type.name());
                     breaches.add(node.at, "master-area", "M2", message);
-                } else if !offset.is_multiple_of(self.store.nodes.flash.mst_alsz) {
-                    let unit = self.store.nodes.flash.mst_alsz;
+                } else if !offset.is_multiple_of(self.flash.mst_alsz) {
+                    let unit = self.flash.mst_alsz;
                     let message = format!("a master node here, expected at a multiple of {unit}");
                     breaches.add(node.at, "master-area", "M2", message);
                 }
@@ -98,12 +95,12 @@ impl Core {
 
     /// L3, L5, L6: the buds compared with the LEB properties of the last commit.
     fn check_buds(&self, committed: &Committed, breaches: &mut Breaches) {
-        let size = self.store.nodes.flash.leb_size;
+        let size = self.flash.leb_size;
         let mut bytes = 0;
         for bud in &committed.buds {
             let (leb, offset) = (bud.leb.get(), bud.offset);
             bytes += u64::from(size - offset.min(size));
-            let index = leb.wrapping_sub(self.store.nodes.flash.main_first) as usize;
+            let index = leb.wrapping_sub(self.flash.main_first) as usize;
             let props = committed.props.as_ref().and_then(|props| props.get(index));
             let Some(props) = props else { continue };
             if props.index {
@@ -122,8 +119,8 @@ impl Core {
                 breaches.add(at(leb, offset), "log-area", "L5", message);
             }
         }
-        if bytes > self.store.nodes.flash.max_bud_bytes {
-            let most = self.store.nodes.flash.max_bud_bytes;
+        if bytes > self.flash.max_bud_bytes {
+            let most = self.flash.max_bud_bytes;
             let message = format!("the journal has {bytes} bytes, expected {most} at most");
             breaches.add(leb_start(LOG_FIRST), "log-area", "L6", message);
         }
@@ -170,10 +167,9 @@ impl Core {
         let mut report = Report::salvaging();
         let listed = orphan::read(volume, &mut report)?;
         let inos: BTreeSet<u32> = listed.inos.into_iter().collect();
-        let most = most_orphans(&self.store.nodes.flash);
+        let most = most_orphans(self.flash);
         // Numbers of inodes that this mount has deleted stay in the area until it is rewritten.
-        let is_found = self.options.read_only;
-        let is_left = |ino: &&u32| is_found || self.store.orphans.contains(**ino);
+        let is_left = |ino: &&u32| self.orphans.is_none_or(|known| known.contains(**ino));
         let count = inos.iter().filter(is_left).count();
         if count > most {
             let message = format!("{count} orphans, expected {most} at most");
@@ -252,7 +248,7 @@ fn check_superblock(volume: &Volume, breaches: &mut Breaches) {
         leb_count: volume.sb.leb_cnt,
     };
     if let Err(error) = verify::superblock(&sb, shape, place) {
-        breaches.add(place, "superblock", "S2, S3, S4", &error);
+        breaches.add(place, "superblock", sb::row(&error), &error);
     }
 }
 
@@ -266,7 +262,7 @@ fn check_log(
     let master = &committed.master;
     let mut report = Report::salvaging();
     let log = log_walk::walk(volume, master, committed.may_be_torn, &mut report)?;
-    let is_told = breaches.take(&report.findings, "L1, L2, L3, M9");
+    let is_told = breaches.take(&report, "L1");
     let mut ring = Ring { before: 0, is_live: true, head: log.head, start: log.cs_sqnum };
     let (count, first) = (volume.sb.log_lebs, log_first(master, volume));
     let mut bytes = Vec::new();

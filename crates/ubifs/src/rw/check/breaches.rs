@@ -1,6 +1,6 @@
 //! The findings of a check (layer 15).
 
-use crate::report::leb_start;
+use crate::report::{Report, leb_start};
 use crate::rw::error::{self, Fault};
 use crate::rw::tnc::Zbranch;
 use crate::volume::Volume;
@@ -68,12 +68,16 @@ impl Breaches {
         self.add(at, code, id, fault.describe());
     }
 
-    /// Adds the problems found by a reader of an area; returns whether there were any.
-    pub(super) fn take(&mut self, found: &Findings, id: &str) -> bool {
-        for finding in found.iter().filter(|finding| finding.severity > Severity::Note) {
-            self.add(finding.at, finding.code, id, &finding.message);
+    /// Adds the problems found by a reader of an area, which break row `id` unless the reader says
+    /// which; returns whether there were any.
+    pub(super) fn take(&mut self, report: &Report, id: &str) -> bool {
+        for (index, finding) in report.findings.iter().enumerate() {
+            if finding.severity > Severity::Note {
+                let id = report.rows.get(&index).copied().unwrap_or(id);
+                self.add(finding.at, finding.code, id, &finding.message);
+            }
         }
-        found.has_problems()
+        report.findings.has_problems()
     }
 }
 

@@ -1,8 +1,8 @@
 //! The index of the last commit on flash, and the leaves of the index in memory (layer 15; spec:
 //! ubifs-format 21.4).
 
-use super::Committed;
 use super::breaches::Breaches;
+use super::{Areas, Committed};
 use crate::report::leb_start;
 use crate::rw::core::Core;
 use crate::rw::error::{Step, at};
@@ -46,7 +46,7 @@ struct Pending {
 
 /// A walk over the committed index.
 struct Walk<'a> {
-    core: &'a Core,
+    areas: Areas<'a>,
     committed: &'a Committed,
     breaches: &'a mut Breaches,
     pending: Vec<Pending>,
@@ -57,7 +57,7 @@ struct Walk<'a> {
     is_broken: bool,
 }
 
-impl Core {
+impl Areas<'_> {
     /// Checks I1 to I3, I5 to I8, I10, Q2, M4, M8; returns `None` if a part of the index is lost.
     pub(super) fn check_committed_index(
         &self,
@@ -65,9 +65,13 @@ impl Core {
         breaches: &mut Breaches,
     ) -> Option<InodePlaces> {
         let master = &committed.master;
+        // The root of such a master may have any length.
+        if !committed.is_sound {
+            return None;
+        }
         let root = Pending { branch: master.root(), level: None, below: master.sqnum, most: None };
         let mut walk = Walk {
-            core: self,
+            areas: *self,
             committed,
             breaches,
             pending: vec![root],
@@ -99,7 +103,9 @@ impl Core {
         inodes.sort_unstable();
         Some(inodes)
     }
+}
 
+impl Core {
     /// Returns all nodes of the index in memory that have a place, leaves in key order.
     pub(super) fn all_nodes(&mut self) -> Step<Vec<Placed>> {
         let mut nodes = Vec::new();
@@ -115,11 +121,11 @@ impl Core {
 
 impl Walk<'_> {
     fn read(&self, branch: &Branch) -> Result<IndexNode, LeafError> {
-        let flash = &self.core.store.nodes.flash;
+        let flash = self.areas.flash;
         let place = Location::Leb(branch.leb, branch.offset);
         let mut bytes = vec![0xFF; branch.len as usize];
-        if branch.leb.get() < self.core.as_found.leb_count() {
-            self.core.as_found.read(branch.leb, branch.offset, &mut bytes)?;
+        if branch.leb.get() < self.areas.as_found.leb_count() {
+            self.areas.as_found.read(branch.leb, branch.offset, &mut bytes)?;
         }
         let node = decode::expect(&bytes, NodeType::Index, &flash.limits, place)?;
         Ok(node.index(&flash.limits, flash.main_first, flash.leb_cnt)?)
@@ -195,7 +201,7 @@ impl Walk<'_> {
 
     /// I8, I10: a node is in a LEB of its kind, before the free space.
     fn place(&mut self, branch: &Branch, kind: Kind) {
-        let flash = &self.core.store.nodes.flash;
+        let flash = self.areas.flash;
         let leb = branch.leb.get();
         let index = leb.wrapping_sub(flash.main_first) as usize;
         let Some(props) = self.committed.props.as_ref().and_then(|props| props.get(index)) else {

@@ -1,9 +1,8 @@
 //! The content of the journal (layer 15; spec: ubifs-format 21.3, 21.10).
 
-use super::Committed;
 use super::breaches::{Breaches, read_leb};
+use super::{Areas, Committed};
 use crate::replay::is_last;
-use crate::rw::core::Core;
 use crate::rw::error::at;
 use crate::rw::wbuf::Head;
 use crate::volume::Volume;
@@ -70,7 +69,7 @@ impl Journal {
     }
 }
 
-impl Core {
+impl Areas<'_> {
     /// L4, L7, Q3: checks the journal on flash, which a read-only mount may have committed in
     /// memory.
     pub(super) fn check_journal_on_flash(
@@ -109,7 +108,7 @@ impl Core {
         if may_be_torn && scanner.is_torn(volume.max_write()) {
             return;
         }
-        if let Some(problem) = scanner.strict_error(self.store.nodes.flash.min_io) {
+        if let Some(problem) = scanner.strict_error(self.flash.min_io) {
             breaches.add(problem.at(), "journal-wrong", "L4", &problem);
         }
         journal.end(at(bud.leb.get(), scanner.offset()), breaches);

@@ -1,9 +1,8 @@
 //! The LPT of the last commit on flash (layer 15; spec: ubifs-format 21.7, 21.8; 11).
 
-use super::Committed;
 use super::breaches::{Breaches, read_leb};
+use super::{Areas, Committed};
 use crate::report::leb_start;
-use crate::rw::core::Core;
 use crate::rw::error::at;
 use crate::rw::flash::Flash;
 use crate::rw::lprops::Stats;
@@ -30,7 +29,7 @@ struct Walk<'a> {
     breaches: &'a mut Breaches,
 }
 
-impl Core {
+impl Areas<'_> {
     /// Checks P1 to P7, P11, M5, M6, M7, E1 to E3, E5; returns the properties of the main area.
     pub(super) fn check_lpt(
         &self,
@@ -38,7 +37,7 @@ impl Core {
         committed: &Committed,
         breaches: &mut Breaches,
     ) -> Option<Vec<LebProps>> {
-        let flash = &self.store.nodes.flash;
+        let flash = self.flash;
         let master = &committed.master;
         let mut lebs = Vec::new();
         for leb in volume.sb.lpt_first()..=volume.sb.lpt_last() {
@@ -58,14 +57,17 @@ impl Core {
         if is_broken {
             return None;
         }
-        self.check_totals(&props, committed, breaches);
-        self.check_special_lebs(&props, committed, breaches);
+        // Sums of impossible numbers mean nothing.
+        if committed.is_sound {
+            self.check_totals(&props, committed, breaches);
+            self.check_special_lebs(&props, committed, breaches);
+        }
         Some(props)
     }
 
     /// E1 to E3, E5: the totals of the main area in the master.
     fn check_totals(&self, props: &[LebProps], committed: &Committed, breaches: &mut Breaches) {
-        let (flash, master) = (&self.store.nodes.flash, &committed.master);
+        let (flash, master) = (self.flash, &committed.master);
         let place = leb_start(eraseblock_ubifs_format::constants::MASTER_LEB);
         let stated = Stats::of_master(flash, master);
         let sums = Stats::of_props(flash, props);
@@ -108,7 +110,7 @@ impl Core {
         committed: &Committed,
         breaches: &mut Breaches,
     ) {
-        let (flash, master) = (&self.store.nodes.flash, &committed.master);
+        let (flash, master) = (self.flash, &committed.master);
         let of = |leb: u32| props.get(leb.wrapping_sub(flash.main_first) as usize).copied();
         if let Some(head) = of(master.ihead_lnum) {
             let is_empty = head.free == flash.leb_size && master.ihead_offs == 0;
@@ -163,7 +165,11 @@ impl Walk<'_> {
             if level == 0 {
                 match Pnode::unpack(self.bytes(leb, offset), &geometry, index, place) {
                     Ok(pnode) => self.leaf(index, &pnode, place),
-                    Err(error) => self.broken("P1, P11", &error),
+                    Err(error) => {
+                        let is_range =
+                            matches!(error, LptError::Field { field: "free (multiple of)", .. });
+                        self.broken(if is_range { "P11" } else { "P1" }, &error);
+                    }
                 }
                 continue;
             }

@@ -210,7 +210,7 @@ impl Core {
         if let Some(journal) = journal {
             journal.end(at(leb, end), breaches);
         }
-        if leb == self.store.master.node.ihead_lnum && breaches.is_clean {
+        if lp.index && breaches.is_clean {
             check_padding(leb, bytes, last_end, scanner.offset(), breaches);
         }
         // Only the sum counts for index LEBs (spec: ubifs-format 12.3).
@@ -247,8 +247,8 @@ impl Core {
     }
 }
 
-/// P8: only padding lies between the last node of the index head and the end of its unit. Remains
-/// of a commit that was cut are harmless there.
+/// P8: only padding lies between the last node of an index LEB and the end of its unit. Remains of a
+/// commit that was cut are harmless there.
 fn check_padding(leb: u32, bytes: &[u8], from: u32, end: u32, breaches: &mut Breaches) {
     let filling = bytes.get((from + PADDING_LEN) as usize..end as usize).unwrap_or_default();
     if let Some(index) = filling.iter().position(|byte| *byte != 0) {
