@@ -146,7 +146,7 @@ fn links_are_made_and_nothing_is_replaced() {
     assert_eq!(names(&sample.path("bin")), readers);
     sample.ok(&["personalities", "--dir", "bin", "--readers"]);
     sample.ok(&["personalities", "--dir", "bin"]);
-    assert_eq!(names(&sample.path("bin")).len(), 8);
+    assert_eq!(names(&sample.path("bin")).len(), 9);
     sample.ubi();
     let mut tool = Command::new(sample.path("bin/ubireader_extract_files"));
     let run = finish(tool.args(["-o", "out", "all.ubi"]), &sample.path("."));

@@ -170,13 +170,150 @@ fn a_volume_of_a_ubi_image_is_repaired() {
 }
 
 #[test]
-fn what_is_no_ubifs_is_refused() {
+fn what_is_not_repaired_is_refused() {
     let sample = Sample::new();
-    sample.ok(&["mkfs", "jffs2", "src", "-q", "-o", "j", "--peb", "64KiB"]);
-    let run = sample.run(&["repair", "j"]);
-    assert!(run.code == 3 && run.err.contains("only UBIFS is repaired"), "{}", run.err);
+    sample.ok(&["mkfs", "axfs", "src", "-q", "-o", "a"]);
+    let run = sample.run(&["repair", "a"]);
+    assert!(run.code == 3 && run.err.contains("UBIFS and JFFS2 are repaired"), "{}", run.err);
     let run = sample.run(&["repair", "src"]);
     assert!(run.code == 3 && run.err.contains("folder"), "{}", run.err);
+}
+
+/// A UBI image without its volume table, and with a block of which both headers are lost.
+fn torn_ubi(sample: &Sample) -> Vec<u8> {
+    let layout = "[flash]\npeb = \"16KiB\"\npage = 512\nblocks = 60\n\n[[volume]]\nname = \"rootfs\"\n\
+                  size = \"600KiB\"\ncontent = { ubifs = \"src\" }\n";
+    fs::write(sample.path("board.toml"), layout).unwrap();
+    sample.ok(&["build", "board.toml", "-q", "-o", "whole.ubi"]);
+    let mut hurt = bytes(&sample.path("whole.ubi"));
+    let peb = 16 << 10;
+    for copy in [0, 1] {
+        hurt[copy * peb + 1024..copy * peb + 9000].fill(0);
+    }
+    let last = (2..hurt.len() / peb).rev().find(|at| hurt[at * peb + 512..].starts_with(b"UBI!"));
+    let last = last.unwrap();
+    hurt[last * peb..last * peb + 1024].fill(0x55);
+    fs::write(sample.path("hurt.ubi"), &hurt).unwrap();
+    hurt
+}
+
+#[test]
+fn a_ubi_without_a_table_is_repaired() {
+    let sample = Sample::new();
+    let hurt = torn_ubi(&sample);
+    let run = sample.run(&["repair", "hurt.ubi", "-o", "fixed.ubi", "--level", "drop"]);
+    assert!(run.code == 3 && run.err.contains("--level rebuild"), "{}", run.err);
+    let run = sample.run(&["repair", "hurt.ubi", "-o", "fixed.ubi", "--level", "rebuild"]);
+    assert_eq!(run.code, 0, "{}{}", run.out, run.err);
+    assert_eq!(sample.ok(&["check", "fixed.ubi"]).err, "consistent\n");
+    sample.ok(&["diff", "whole.ubi:0", "fixed.ubi:volume-0"]);
+    assert_eq!(sample.run(&["repair", "fixed.ubi"]).code, 0);
+    let words = ["repair", "hurt.ubi", "--in-place", "--undo", "u", "--level", "rebuild"];
+    assert_eq!(sample.run(&words).code, 0);
+    assert_eq!(bytes(&sample.path("hurt.ubi")), bytes(&sample.path("fixed.ubi")));
+    sample.ok(&["undo", "u", "hurt.ubi"]);
+    assert_eq!(bytes(&sample.path("hurt.ubi")), hurt);
+}
+
+#[test]
+fn what_is_left_is_reported() {
+    let sample = Sample::new();
+    torn_ubi(&sample);
+    let mut hurt = bytes(&sample.path("whole.ubi"));
+    let end = hurt.len();
+    hurt.resize(end + (16 << 10), 0x5A);
+    fs::write(sample.path("hurt.ubi"), &hurt).unwrap();
+    let run = sample.run(&["repair", "hurt.ubi", "--level", "drop"]);
+    assert!(run.code == 1 && run.out.contains("nothing that a rule repairs"), "{}", run.out);
+    assert!(run.out.contains("[no-ubi-headers]"), "{}", run.out);
+    let json = sample.run(&["repair", "hurt.ubi", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!(json["left"][0]["code"], "no-ubi-headers");
+}
+
+/// A JFFS2 with a damaged piece of a file.
+fn hurt_jffs2(sample: &Sample) -> Vec<u8> {
+    let content = noise(20_000);
+    fs::write(sample.path("src/big"), &content).unwrap();
+    sample.ok(&["mkfs", "jffs2", "src", "-q", "-o", "whole", "--peb", "64KiB"]);
+    let mut hurt = bytes(&sample.path("whole"));
+    let at = hurt.windows(64).position(|window| window == &content[9000..9064]).unwrap();
+    hurt[at] ^= 1;
+    fs::write(sample.path("hurt"), &hurt).unwrap();
+    hurt
+}
+
+#[test]
+fn a_jffs2_is_repaired() {
+    let sample = Sample::new();
+    let hurt = hurt_jffs2(&sample);
+    let run = sample.run(&["repair", "whole"]);
+    assert_eq!((run.code, run.out.as_str()), (0, "whole: nothing to repair\n"), "{}", run.err);
+    let run = sample.run(&["repair", "hurt", "-o", "fixed"]);
+    assert!(run.code == 3 && run.err.contains("--level drop"), "{}", run.err);
+    let words = ["repair", "hurt", "-o", "fixed", "--level", "drop", "--quarantine", "removed"];
+    let run = sample.run(&words);
+    assert_eq!(run.code, 1, "{}{}", run.out, run.err);
+    assert!(run.out.contains("loses big: bytes 8192 to 12287 of the content"), "{}", run.out);
+    assert_eq!(sample.ok(&["check", "fixed"]).err, "consistent\n");
+    sample.ok(&["get", "fixed", "/big", "got"]);
+    let mut expected = noise(20_000);
+    expected[8192..12_288].fill(0);
+    assert_eq!(bytes(&sample.path("got")), expected);
+    assert_eq!(bytes(&sample.path("hurt")), hurt);
+    assert!(sample.path("removed/00001.bin").exists());
+}
+
+#[test]
+fn a_jffs2_among_other_data_is_refused() {
+    let sample = Sample::new();
+    let hurt = hurt_jffs2(&sample);
+    let firmware = [&[0x11; 65_536][..], &hurt, &[0x22; 100_000]].concat();
+    fs::write(sample.path("firmware"), &firmware).unwrap();
+    let run = sample.run(&["repair", "firmware", "-o", "fixed", "--level", "drop"]);
+    assert!(run.code == 3 && run.err.contains("whole files"), "{}{}", run.out, run.err);
+}
+
+#[test]
+fn fsck_jffs2_ends_as_fsck_does() {
+    let sample = Sample::new();
+    let hurt = hurt_jffs2(&sample);
+    assert_eq!(sample.run(&["fsck.jffs2", "-n", "whole"]).code, 0);
+    assert_eq!(sample.run(&["fsck.jffs2", "-n", "hurt"]).code, 4);
+    assert_eq!(sample.run(&["fsck.jffs2", "-a", "hurt"]).code, 4);
+    assert_eq!(sample.run(&["fsck.jffs2", "-n", "missing"]).code, 8);
+    assert_eq!(sample.run(&["fsck.jffs2", "hurt"]).code, 16);
+    assert_eq!(bytes(&sample.path("hurt")), hurt);
+    assert_eq!(sample.run(&["fsck.jffs2", "-y", "hurt"]).code, 1);
+    assert_eq!(sample.run(&["fsck.jffs2", "-p", "hurt"]).code, 0);
+    sample.ok(&["undo", "hurt.undo", "hurt"]);
+    assert_eq!(bytes(&sample.path("hurt")), hurt);
+}
+
+/// A chip is repaired through its own erasures and programs, and an interrupted repair is taken back.
+#[test]
+fn a_chip_is_repaired_in_place() {
+    let sample = Sample::new();
+    torn_ubi(&sample);
+    let import = |name: &str| {
+        let words =
+            ["chip", "import", name, "chip", "--peb", "16KiB", "--page", "512", "--blocks", "60"];
+        sample.ok(&words);
+    };
+    import("hurt.ubi");
+    let words = ["repair", "chip", "--in-place", "--undo", "u", "--level", "rebuild"];
+    let run = sample.run(&words);
+    assert_eq!(run.code, 0, "{}{}", run.out, run.err);
+    assert_eq!(sample.ok(&["check", "chip"]).err, "consistent\n");
+    sample.ok(&["diff", "whole.ubi:0", "chip:volume-0"]);
+    // As after a power cut: the undo file is whole, but its end is missing.
+    let undo = bytes(&sample.path("u"));
+    fs::write(sample.path("u"), &undo[..undo.len() - 10]).unwrap();
+    let run = sample.run(&words);
+    assert!(run.code == 0 && run.err.contains("was taken back first"), "{}", run.err);
+    assert_eq!(sample.ok(&["check", "chip"]).err, "consistent\n");
+    sample.ok(&["undo", "u", "chip"]);
+    assert_eq!(sample.run(&["check", "chip"]).code, 1);
 }
 
 #[test]

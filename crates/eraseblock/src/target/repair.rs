@@ -157,7 +157,7 @@ fn of_jffs2(place: &Place, shape: &Shape, level: Level) -> Result<Examined, Erro
         Source::Device(chip.device)
     } else {
         let file: Arc<dyn ReadAt> = Arc::new(File::open(path).context(path.display())?);
-        if span::one(place, shape)?.is_some() {
+        if span::one(place, shape)?.is_some_and(|span| !span.is_whole) {
             let message = format!("{}: only whole files are repaired", path.display());
             return Err(Error::new(message).hint("cut the JFFS2 out into a file of its own"));
         }

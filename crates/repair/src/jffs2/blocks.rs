@@ -105,7 +105,7 @@ pub(super) fn place(
 ) -> Result<(), RepairError> {
     let shape = work.model.shape;
     let mut free = work.model.free.iter().copied();
-    let can_grow = matches!(source, Source::Image(_));
+    let can_grow = matches!(source, Source::Image(_)) && !work.model.is_followed;
     let mut behind = work.model.blocks..u32::MAX;
     let mut nodes = work.nodes.iter().peekable();
     while nodes.peek().is_some() {

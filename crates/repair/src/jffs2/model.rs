@@ -6,6 +6,7 @@ use eraseblock_base::{Location, Peb};
 use eraseblock_jffs2::{Shape, Source};
 use eraseblock_jffs2_format::constants::pad;
 use eraseblock_jffs2_format::scan::{Item, ScanRules, Scanner};
+use eraseblock_jffs2_format::summary::{Record, RecordNode};
 use eraseblock_jffs2_format::{FormatError, Inode, NodeKind, decode, summary};
 use std::collections::BTreeMap;
 
@@ -58,8 +59,10 @@ pub(super) struct Model {
     pub(super) bad: Vec<Bad>,
     /// Blocks whose summary is damaged, and why.
     pub(super) summaries: BTreeMap<u32, String>,
-    /// Blocks that hold nothing.
+    /// Blocks that hold nothing, before the first of something else.
     pub(super) free: Vec<u32>,
+    /// Whether there is a block with something else: what follows may be none of the file system's.
+    pub(super) is_followed: bool,
 }
 
 impl Model {
@@ -78,6 +81,7 @@ impl Model {
             bad: Vec::new(),
             summaries: BTreeMap::new(),
             free: Vec::new(),
+            is_followed: false,
         };
         for peb in 0..blocks {
             if let Some(block) = read_block(source, shape.start, shape.erase_size, peb)? {
@@ -94,17 +98,20 @@ impl Model {
             cleanmarker: self.shape.is_certain.then_some(self.shape.cleanmarker),
             trust_empty_start: self.shape.is_certain,
         };
-        if summary::marked_offset(order, block).is_some()
-            && let Err(error) = summary::decode(order, block, Peb::new(peb))
-        {
-            self.summaries.insert(peb, error.to_string());
-        }
-        let mut is_free = true;
+        let listed = self.summary(peb, block);
+        let (mut is_free, mut has_node, first) = (true, false, self.bad.len());
         for item in Scanner::new(Peb::new(peb), block, rules) {
             match item {
                 Item::Node { offset, header, bytes } => {
                     is_free &= header.kind() == NodeKind::Cleanmarker;
+                    has_node = true;
                     let at = Location::Peb(Peb::new(peb), offset);
+                    let record = Record::of(order, header.kind(), bytes, offset).ok().flatten();
+                    let known = listed.get(&offset).zip(record);
+                    if known.is_some_and(|(listed, record)| *listed != record.node) {
+                        let why = format!("it lists another node at {offset} than is there");
+                        self.summaries.insert(peb, why);
+                    }
                     if let Err(error) = self.node(header.kind(), bytes, at) {
                         let len = pad(header.totlen).unwrap_or(header.totlen);
                         let (code, why) = ("node-damaged", error.to_string());
@@ -124,8 +131,30 @@ impl Model {
                 Item::Free { .. } => {}
             }
         }
-        if is_free {
+        let is_foreign = !has_node && self.bad.len() > first;
+        if is_foreign {
+            // Linux leaves such a block alone, and it may hold something else.
+            self.bad.truncate(first);
+            self.is_followed = true;
+        } else if is_free && !self.is_followed {
             self.free.push(peb);
+        }
+    }
+
+    /// Returns the nodes that the summary of a block lists, by offset. Linux believes it unseen.
+    fn summary(&mut self, peb: u32, block: &[u8]) -> BTreeMap<u32, RecordNode> {
+        let order = self.shape.order;
+        if summary::marked_offset(order, block).is_none() {
+            return BTreeMap::new();
+        }
+        match summary::decode(order, block, Peb::new(peb)) {
+            Ok(found) => {
+                found.records.into_iter().map(|record| (record.offset, record.node)).collect()
+            }
+            Err(error) => {
+                self.summaries.insert(peb, error.to_string());
+                BTreeMap::new()
+            }
         }
     }
 

@@ -107,16 +107,15 @@ pub fn undo_blocks(undo: &File, device: &dyn Mtd, run: Run) -> Result<UndoReport
         return Err(RepairError::Undo(message.to_owned()));
     }
     let mut report = UndoReport { size: size as u64, ..UndoReport::default() };
-    let mut wrong = Blocks::new();
-    for (peb, bytes) in old {
-        if read(device, peb)? != bytes {
+    for (peb, bytes) in &old {
+        if read(device, *peb)? != *bytes {
             report.places += 1;
             report.bytes += size as u64;
-            wrong.insert(peb, bytes);
         }
     }
     if run == Run::Real {
-        flash::write(device, &wrong)?;
+        // A block whose erasure was cut short may read as before once, and decay: all are written again.
+        flash::write(device, &old)?;
     }
     Ok(report)
 }

@@ -79,7 +79,7 @@ impl Image {
 
     /// The run time mounts it, and can write.
     fn is_used(&self) {
-        let count = (self.0.len() / BLOCK) as u32;
+        let count = (self.0.len() / BLOCK) as u32 + 4;
         let geometry = Geometry::new(MediumKind::Nor, BLOCK as u32, count, 1, 1, 0).unwrap();
         let mtd = Arc::new(MemoryMtd::with_bytes(geometry, self.0.clone()));
         let (fs, report) = Jffs2Rw::mount(mtd, &RwOptions::default()).unwrap();
@@ -283,10 +283,6 @@ fn a_directory_with_two_names() {
 fn bytes_that_are_no_node() {
     let before = Image::new();
     let damage = |image: &mut Image| {
-        let node = image.nodes(0x2003, |_| true)[0];
-        let free = (node.at / BLOCK + 1) * BLOCK - 400;
-        // Behind the nodes of the first block there is room, or a summary.
-        let _ = free;
         let at = image.0.len() - BLOCK + 400;
         image.0[at..at + 100].fill(0x5A);
         let at = image.0.len() - BLOCK;
@@ -338,4 +334,27 @@ fn a_file_without_a_free_block_grows() {
     image.tear(node, 41);
     let (_, after) = image.repaired();
     assert_eq!(after.tree().len(), 5, "{:?}", after.tree());
+}
+
+/// What follows the file system in its file is none of its business.
+#[test]
+fn other_data_behind_it_stays() {
+    let mut image = Image::new();
+    let end = image.0.len();
+    image.0.resize(end + 2 * BLOCK, 0x3C);
+    image.0.resize(end + 3 * BLOCK, 0xFF);
+    let node = image.entry(b"file");
+    image.tear(node, 41);
+    let repair = image.examined().unwrap();
+    let last = repair.blocks().last_key_value().unwrap();
+    assert!((*last.0 as usize) < end / BLOCK, "{last:?}");
+    // Without a free block before it, there is no room.
+    for block in 0..end / BLOCK {
+        let bytes = &mut image.0[block * BLOCK..][..BLOCK];
+        if bytes[12..].iter().all(|byte| *byte == 0xFF) {
+            bytes.fill(0x3C);
+        }
+    }
+    let refused = image.examined().unwrap_err();
+    assert!(matches!(refused, RepairError::NoBlock), "{refused}");
 }
