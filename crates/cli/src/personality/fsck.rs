@@ -18,13 +18,14 @@ const UNCORRECTED: u8 = 4;
 /// Checks, and repairs as far as `allowed`; `None` only checks.
 pub(super) fn run(
     target: &OsString,
+    shape: &Shape,
     allowed: Option<Level>,
     session: &mut Session,
 ) -> Result<(), Failure> {
     let place = Place::parse(target)?;
     let access = if allowed.is_none() { Access::Read } else { Access::Write };
     let level = allowed.unwrap_or(Level::Safe);
-    let examined = examine(&place, &Shape::default(), (access, level), session)?;
+    let examined = examine(&place, shape, (access, level), session)?;
     let plan = examined.plan();
     session.lines(plan.actions().iter().map(Action::line))?;
     for loss in plan.losses() {

@@ -1,10 +1,12 @@
 //! fsck.jffs2: checks and repairs a JFFS2 in a file, with the options and exit codes of fsck.ubifs.
 
 use super::fsck;
+use crate::args::size32;
 use crate::failure::Failure;
 use crate::session::Session;
 use clap::{ArgGroup, Parser};
 use eraseblock::raw::repair::Level;
+use eraseblock::target::{Shape, Sizes};
 use std::ffi::OsString;
 
 /// Check and repair a JFFS2.
@@ -21,6 +23,9 @@ pub(super) struct FsckJffs2Args {
     /// Repair everything; what cannot be what it claims to be is removed
     #[arg(short, long)]
     yes: bool,
+    /// Size of an eraseblock, if nothing in the image proves it
+    #[arg(short, long, value_name = "SIZE", value_parser = size32)]
+    eraseblock: Option<u32>,
     /// Image file
     #[arg(value_name = "IMAGE")]
     image: OsString,
@@ -33,5 +38,7 @@ pub(super) fn run(args: &FsckJffs2Args, session: &mut Session) -> Result<(), Fai
         (_, true) => Some(Level::Drop),
         _ => Some(Level::Safe),
     };
-    fsck::run(&args.image, allowed, session)
+    let sizes = Sizes { peb: args.eraseblock, ..Sizes::default() };
+    let shape = Shape { sizes, ..Shape::default() };
+    fsck::run(&args.image, &shape, allowed, session)
 }

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::session::Session;
 use clap::{ArgGroup, Parser};
 use eraseblock::raw::repair::Level;
+use eraseblock::target::Shape;
 use std::ffi::OsString;
 
 /// Check and repair a UBIFS.
@@ -40,5 +41,5 @@ pub(super) fn run(args: &FsckUbifsArgs, session: &mut Session) -> Result<(), Fai
         (_, true, false) => Some(Level::Drop),
         _ => Some(Level::Safe),
     };
-    fsck::run(&args.volume, allowed, session)
+    fsck::run(&args.volume, &Shape::default(), allowed, session)
 }

@@ -247,15 +247,17 @@ fn hurt_jffs2(sample: &Sample) -> Vec<u8> {
 fn a_jffs2_is_repaired() {
     let sample = Sample::new();
     let hurt = hurt_jffs2(&sample);
-    let run = sample.run(&["repair", "whole"]);
+    let run = sample.run(&["repair", "whole", "--peb", "64KiB"]);
     assert_eq!((run.code, run.out.as_str()), (0, "whole: nothing to repair\n"), "{}", run.err);
-    let run = sample.run(&["repair", "hurt", "-o", "fixed"]);
+    let run = sample.run(&["repair", "hurt", "--level", "drop"]);
+    assert!(run.code == 2 && run.err.contains("--peb"), "{}", run.err);
+    let run = sample.run(&["repair", "hurt", "-o", "fixed", "--peb", "64KiB"]);
     assert!(run.code == 3 && run.err.contains("--level drop"), "{}", run.err);
-    let words = ["repair", "hurt", "-o", "fixed", "--level", "drop", "--quarantine", "removed"];
-    let run = sample.run(&words);
+    let words = ["-o", "fixed", "--level", "drop", "--quarantine", "removed"];
+    let run = sample.run(&[&["repair", "hurt", "--peb", "64KiB"][..], &words].concat());
     assert_eq!(run.code, 1, "{}{}", run.out, run.err);
     assert!(run.out.contains("loses big: bytes 8192 to 12287 of the content"), "{}", run.out);
-    assert_eq!(sample.ok(&["check", "fixed"]).err, "consistent\n");
+    assert_eq!(sample.ok(&["check", "fixed", "--peb", "64KiB"]).err, "consistent\n");
     sample.ok(&["get", "fixed", "/big", "got"]);
     let mut expected = noise(20_000);
     expected[8192..12_288].fill(0);
@@ -268,24 +270,24 @@ fn a_jffs2_is_repaired() {
 fn a_jffs2_among_other_data_is_refused() {
     let sample = Sample::new();
     let hurt = hurt_jffs2(&sample);
-    let firmware = [&[0x11; 65_536][..], &hurt, &[0x22; 100_000]].concat();
+    let firmware = [vec![0x11; 65_536], hurt, vec![0x22; 100_000]].concat();
     fs::write(sample.path("firmware"), &firmware).unwrap();
     let run = sample.run(&["repair", "firmware", "-o", "fixed", "--level", "drop"]);
-    assert!(run.code == 3 && run.err.contains("whole files"), "{}{}", run.out, run.err);
+    assert!(run.code == 3 && run.err.contains("after other data"), "{}{}", run.out, run.err);
 }
 
 #[test]
 fn fsck_jffs2_ends_as_fsck_does() {
     let sample = Sample::new();
     let hurt = hurt_jffs2(&sample);
-    assert_eq!(sample.run(&["fsck.jffs2", "-n", "whole"]).code, 0);
-    assert_eq!(sample.run(&["fsck.jffs2", "-n", "hurt"]).code, 4);
-    assert_eq!(sample.run(&["fsck.jffs2", "-a", "hurt"]).code, 4);
-    assert_eq!(sample.run(&["fsck.jffs2", "-n", "missing"]).code, 8);
-    assert_eq!(sample.run(&["fsck.jffs2", "hurt"]).code, 16);
+    assert_eq!(sample.run(&["fsck.jffs2", "-e", "64KiB", "-n", "whole"]).code, 0);
+    assert_eq!(sample.run(&["fsck.jffs2", "-e", "64KiB", "-n", "hurt"]).code, 4);
+    assert_eq!(sample.run(&["fsck.jffs2", "-e", "64KiB", "-a", "hurt"]).code, 4);
+    assert_eq!(sample.run(&["fsck.jffs2", "-e", "64KiB", "-n", "missing"]).code, 8);
+    assert_eq!(sample.run(&["fsck.jffs2", "-e", "64KiB", "hurt"]).code, 16);
     assert_eq!(bytes(&sample.path("hurt")), hurt);
-    assert_eq!(sample.run(&["fsck.jffs2", "-y", "hurt"]).code, 1);
-    assert_eq!(sample.run(&["fsck.jffs2", "-p", "hurt"]).code, 0);
+    assert_eq!(sample.run(&["fsck.jffs2", "-e", "64KiB", "-y", "hurt"]).code, 1);
+    assert_eq!(sample.run(&["fsck.jffs2", "-e", "64KiB", "-p", "hurt"]).code, 0);
     sample.ok(&["undo", "hurt.undo", "hurt"]);
     assert_eq!(bytes(&sample.path("hurt")), hurt);
 }
@@ -295,12 +297,9 @@ fn fsck_jffs2_ends_as_fsck_does() {
 fn a_chip_is_repaired_in_place() {
     let sample = Sample::new();
     torn_ubi(&sample);
-    let import = |name: &str| {
-        let words =
-            ["chip", "import", name, "chip", "--peb", "16KiB", "--page", "512", "--blocks", "60"];
-        sample.ok(&words);
-    };
-    import("hurt.ubi");
+    let shape = ["--size", "960KiB", "--peb", "16KiB", "--page", "512", "--oob", "16"];
+    sample.ok(&[&["chip", "new", "chip"][..], &shape].concat());
+    sample.ok(&["chip", "import", "chip", "hurt.ubi"]);
     let words = ["repair", "chip", "--in-place", "--undo", "u", "--level", "rebuild"];
     let run = sample.run(&words);
     assert_eq!(run.code, 0, "{}{}", run.out, run.err);

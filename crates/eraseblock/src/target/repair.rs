@@ -31,8 +31,8 @@ pub struct Examined {
     volumes: Vec<Volume>,
     level: Level,
     flash_size: Option<u64>,
-    /// Keeps others away from a file that is repaired in place.
-    _lock: Option<File>,
+    /// Keeps others away from a file that is repaired in place, and writers from a chip.
+    lock: Option<File>,
 }
 
 /// The repair of one file system.
@@ -63,13 +63,15 @@ pub fn examine(
     refuse_device(&place.path)?;
     let lock = if access.is_write() {
         observer.reads(&place.path);
-        Some(lock(&place.path, access)?)
+        // A chip locks its file itself when it is written to.
+        let kind = if driver::is_chip(&place.path)? { Access::Read } else { access };
+        Some(lock(&place.path, kind)?)
     } else {
         observer.keep_still(&place.path)?;
         None
     };
     let examined = look(place, shape, level, observer)?;
-    Ok(Examined { _lock: lock, ..examined })
+    Ok(Examined { lock, ..examined })
 }
 
 fn refuse_device(path: &Path) -> Result<(), Error> {
@@ -172,6 +174,12 @@ fn of_jffs2(place: &Place, shape: &Shape, level: Level) -> Result<Examined, Erro
     let found = image::find_jffs2::<Survey>(source.clone(), &options, shape.sizes.page)?;
     let Some((survey, _, None)) = found else { return Err(raw_dump::only_read()) };
     let found = survey.shape;
+    if found.start > 0 && shape.start.is_none() {
+        let start = found.start;
+        let message =
+            format!("{}: the JFFS2 begins at byte {start}, after other data", path.display());
+        return Err(Error::new(message).hint("cut it out into a file of its own"));
+    }
     let flash = jffs2::examine(&source, &options).context(path.display())?;
     if !found.is_certain && !flash.plan().is_empty() {
         let size = crate::text::size(found.erase_size.into());
@@ -226,7 +234,7 @@ impl Examined {
             volumes: Vec::new(),
             level,
             flash_size: None,
-            _lock: None,
+            lock: None,
         };
         if let Some(flash) = &all.flash {
             all.plan.append(flash.plan(), None, |at| at);
@@ -343,23 +351,41 @@ impl Examined {
                 .hint("an undo file is never replaced: give another name"));
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let copy = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
+        let folder = folder.unwrap_or(Path::new("."));
+        let copy = tempfile::NamedTempFile::new_in(folder)?;
         std::fs::copy(path, copy.path())?;
         self.repair(copy.path(), observer)?;
         if driver::is_chip(path)? {
-            return self.on_chip(copy.path(), undo_file);
+            let before = tempfile::NamedTempFile::new_in(folder)?;
+            std::fs::copy(path, before.path())?;
+            return self.on_chip([before.path(), copy.path()], undo_file);
         }
         let target = File::options().read(true).write(true).open(path).context(path.display())?;
         Ok(undo::replace(&target, copy.as_file(), undo_file)?)
     }
 
-    /// Makes the eraseblocks of a chip what they are on its repaired copy, through the chip.
-    fn on_chip(&self, copy: &Path, undo_file: &Path) -> Result<undo::UndoReport, Error> {
+    /// Makes the eraseblocks of a chip what they are on its repaired copy, through the chip. Fails if it is
+    /// no longer what it was before.
+    fn on_chip(
+        &self,
+        [before, after]: [&Path; 2],
+        undo_file: &Path,
+    ) -> Result<undo::UndoReport, Error> {
         let path = &self.place.path;
         let missing = || Error::new(format!("{}: is no chip any more", path.display()));
-        let repaired = driver::chip(copy, Access::Read)?.ok_or_else(missing)?;
+        let before = driver::chip(before, Access::Read)?.ok_or_else(missing)?;
+        let after = driver::chip(after, Access::Read)?.ok_or_else(missing)?;
+        if let Some(lock) = &self.lock {
+            lock.unlock()?;
+        }
         let chip = driver::chip(path, Access::Write)?.ok_or_else(missing)?;
-        let blocks = differing(&*chip.device, &*repaired.device)?;
+        if !differing(&*chip.device, &*before.device)?.is_empty() {
+            return Err(Error::new(format!(
+                "{}: was changed since it was examined",
+                path.display()
+            )));
+        }
+        let blocks = differing(&*chip.device, &*after.device)?;
         Ok(undo::replace_blocks(&*chip.device, &blocks, undo_file)?)
     }
 

@@ -142,7 +142,9 @@ fn nameless(work: &Work, attachment: &Attachment) -> Result<Vec<Nameless>, Repai
             && classify_vid(&block[vid..], quality, &work.layout, at).is_bad();
         if is_lost {
             let block = work.block(peb)?;
-            all.push(Nameless { peb, finding: Finding { at, ..garbage.clone() }, block });
+            let message = "the eraseblock has no readable UBI header".to_owned();
+            let finding = Finding { at, message, ..garbage.clone() };
+            all.push(Nameless { peb, finding, block });
         }
     }
     Ok(all)

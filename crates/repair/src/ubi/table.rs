@@ -17,6 +17,7 @@ use eraseblock_ubi_format::{
 use eraseblock_ubifs_format::constants::NodeType;
 use eraseblock_ubifs_format::decode::{self as ubifs, Limits};
 use eraseblock_ubifs_format::raw::SuperblockNode;
+use eraseblock_ubifs_format::verify::{self, VolumeShape};
 use std::collections::{BTreeMap, BTreeSet};
 
 type Records = BTreeMap<VolumeId, VolumeRecord>;
@@ -193,7 +194,12 @@ fn from_content(ubi: &Ubi, info: &VolumeInfo) -> VolumeRecord {
     VolumeRecord { reserved_lebs: record.reserved_lebs.max(stated), ..record }
 }
 
-/// Returns how many LEBs the superblock of a UBIFS states; 0 without one.
+/// LEBs that a volume may get beyond those that its superblock states.
+const MOST_MORE: u32 = 4096;
+
+/// Returns how many LEBs a UBIFS needs according to its superblock; 0 without one. One that was never
+/// mounted states those that are in use: how many its volume had is not known, only the least that a
+/// mount accepts.
 fn stated_lebs(ubi: &Ubi, id: VolumeId) -> u32 {
     let read = || {
         let volume = ubi.volume(id).ok()?;
@@ -203,8 +209,14 @@ fn stated_lebs(ubi: &Ubi, id: VolumeId) -> u32 {
         let node = ubifs::expect(&bytes, NodeType::Superblock, &limits, at).ok()?;
         node.superblock().ok()
     };
-    let most = |lebs: u32| lebs.min(MAX_IMAGE_LEBS);
-    read().map_or(0, |sb| most(sb.leb_cnt))
+    let Some(sb) = read() else { return 0 };
+    let (leb_size, min_io) = (sb.leb_size, sb.min_io_size);
+    let most = sb.max_leb_cnt.min(sb.leb_cnt.saturating_add(MOST_MORE)).min(MAX_IMAGE_LEBS);
+    let is_accepted = |count: &u32| {
+        let shape = VolumeShape { leb_size, min_io, leb_count: *count };
+        verify::superblock(&sb.grown(*count), shape, Location::Whole).is_ok()
+    };
+    (sb.leb_cnt..=most).find(is_accepted).unwrap_or(sb.leb_cnt.min(MAX_IMAGE_LEBS))
 }
 
 /// Puts right what records say about each other: names differ, and one volume resizes itself at most.
