@@ -189,7 +189,7 @@ struct Symbol {
     is_type_ambiguous: bool,
 }
 
-/// Returns the search path of programs, with those beside a Python first.
+/// Returns the search path of programs, with those next to a Python first.
 fn search(python: &Path) -> Result<OsString> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let beside = python.parent().map(Path::to_owned);

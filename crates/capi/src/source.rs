@@ -4,7 +4,7 @@ use eraseblock::ReadAt;
 use std::ffi::{c_int, c_void};
 use std::io;
 
-/// An image that the caller reads: a file in an archive, a download, a flash behind a debugger.
+/// An image that the caller reads: a file in an archive, a download, a flash read by a debugger.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Io {

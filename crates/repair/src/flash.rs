@@ -85,7 +85,7 @@ impl PatchedFlash {
     }
 }
 
-/// A file with some eraseblocks replaced in memory. Between its end and blocks behind that, it reads as
+/// A file with some eraseblocks replaced in memory. Between its end and blocks after that, it reads as
 /// erased.
 #[derive(Debug)]
 pub(crate) struct PatchedSource {

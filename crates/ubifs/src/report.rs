@@ -18,18 +18,18 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) fn new(strict: bool) -> Self {
-        Self { strict, findings: Findings::new(), rows: BTreeMap::new() }
+        Self { strict, ..Self::salvaging() }
     }
 
     /// Linux's refusals are errors.
     #[cfg(feature = "write")]
     pub(crate) fn strict() -> Self {
-        Self::new(true)
+        Self { strict: true, ..Self::salvaging() }
     }
 
     /// Linux's refusals are findings.
     pub(crate) fn salvaging() -> Self {
-        Self::new(false)
+        Self { strict: false, findings: Findings::new(), rows: BTreeMap::new() }
     }
 
     pub(crate) fn is_strict(&self) -> bool {

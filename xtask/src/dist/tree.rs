@@ -12,7 +12,7 @@ use std::process::Command;
 pub(super) struct Tree(pub(super) PathBuf);
 
 impl Tree {
-    /// Makes it anew, empty.
+    /// Makes it, empty; removes what an earlier run left.
     pub(super) fn new(name: &str) -> Result<Self> {
         let root = repository().join("target/dist-trees").join(name);
         if root.exists() {

@@ -97,7 +97,7 @@ fn drop_summary(work: &mut Work<'_>, peb: u32, block: &mut [u8]) {
     fill(order, &mut block[start..]);
 }
 
-/// Puts the new nodes into blocks that hold nothing or, of a file, behind its end.
+/// Puts the new nodes into blocks that hold nothing or, of a file, after its end.
 pub(super) fn place(
     work: &Work<'_>,
     source: &Source,

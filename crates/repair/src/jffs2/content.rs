@@ -37,7 +37,7 @@ fn file(work: &mut Work<'_>, ino: Ino, path: &[u8]) {
     }
 }
 
-/// Names what was written behind the end of the file, if that is damaged.
+/// Names what was written after the end of the file, if that is damaged.
 fn appended(work: &mut Work<'_>, newest: &Inode, broken: Option<&Inode>, path: &[u8]) {
     let Some(broken) = broken.filter(|broken| broken.version > newest.version) else { return };
     let end = broken.offset.saturating_add(broken.dsize);

@@ -4,8 +4,8 @@
 //!
 //! # Invariants
 //! 1. The undo file is on the disk before the first block is erased.
-//! 2. After a cut at any moment, [`undo_blocks`] restores every block that the repair touched, whatever
-//!    is in it; it refuses if any other block has changed.
+//! 2. After a cut at any moment, [`undo_blocks`] restores every block that the repair touched, with any
+//!    content; it refuses if any other block has changed.
 
 use super::{DONE, Header, KIND_BLOCKS, PIECE, Record, Run, SECTOR, UndoReport, sync_folder, tool};
 use crate::error::RepairError;

@@ -80,13 +80,6 @@ struct Areas<'a> {
     orphans: Option<&'a Orphans>,
 }
 
-impl Areas<'_> {
-    /// Returns whether the volume is as it was found: it has no mount that writes to it.
-    fn is_found(&self) -> bool {
-        self.orphans.is_none()
-    }
-}
-
 /// Checks what is on flash of a volume that no mount takes: the areas, the journal, and the index as far
 /// as it leads. Fails if the device does.
 pub(super) fn refused(device: Arc<dyn LebDevice>) -> Result<Findings, UbifsError> {

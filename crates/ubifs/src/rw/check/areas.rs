@@ -38,6 +38,11 @@ fn scan<'a>(volume: &Volume, leb: u32, bytes: &'a [u8]) -> Scanned<'a> {
 }
 
 impl Areas<'_> {
+    /// Returns whether the volume is as it was found: it has no mount that writes to it.
+    fn is_found(&self) -> bool {
+        self.orphans.is_none()
+    }
+
     /// Returns the areas other than the main area; `None` if there is no usable master.
     pub(super) fn check_areas(&self, breaches: &mut Breaches) -> Step<Option<Committed>> {
         let volume = Volume::new(Arc::clone(self.as_found), self.flash.sb.clone());
