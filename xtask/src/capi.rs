@@ -54,9 +54,10 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     let board = home.join("scratch/board.ubi");
     let listed = output(How::Plain.run(&installed, &tree).arg(&board))?;
     ensure!(listed.contains(" 12 /etc/motd\n"), "tree prints {listed:?}");
+    guide(&installed, &home, &board)?;
     let read = images_of_linux(&installed, &cat)?;
     println!("{read} files of images that Linux wrote are as it saw them");
-    println!("{} passed, {failed} failed", passed + 1 + read);
+    println!("{} passed, {failed} failed", passed + 2 + read);
     Ok(failed == 0)
 }
 
@@ -146,6 +147,25 @@ fn board(folder: &Path) -> Result<PathBuf> {
     let layout = folder.join("board.toml");
     fs::write(&layout, LAYOUT)?;
     Ok(layout)
+}
+
+/// Compiles and runs what docs/guide-c.md shows.
+fn guide(installed: &Installed, home: &Path, board: &Path) -> Result<()> {
+    let page = fs::read_to_string(repository().join("docs/guide-c.md"))?;
+    let shown = page.split("```c\n").nth(1).and_then(|rest| rest.split("```").next());
+    let shown = shown.context("no C in docs/guide-c.md")?;
+    let program = format!(
+        "#include <eraseblock.h>\n#include <stdio.h>\nint main(void) {{\n{shown}\
+         fwrite(motd, 1, length < 0 ? 0 : (size_t)length, stdout);\nreturn length < 0;\n}}\n"
+    );
+    let source = home.join("guide.c");
+    fs::write(&source, program)?;
+    let source = source.to_str().context("a path that is no text")?;
+    let guide = installed.compile(source, &home.join("guide"), How::Plain)?;
+    let mut run = How::Plain.run(installed, &guide);
+    let said = output(run.current_dir(board.parent().context("a folder")?))?;
+    ensure!(said == "hello flash\n", "docs/guide-c.md prints {said:?}");
+    Ok(())
 }
 
 /// Reads files of images that Linux wrote for the oracle, and compares them with what it saw.

@@ -252,7 +252,7 @@ mod tests {
         };
         let (short, full) = (names(false), names(true));
         assert!(short.iter().all(|name| full.contains(name)));
-        assert_eq!(full.len() - short.len(), 7);
+        assert_eq!(full.len() - short.len(), 10);
     }
 
     #[test]

@@ -253,9 +253,11 @@ fn every_guide_is_run() {
     let mut guides: Vec<_> = names.filter_map(|name| name.into_string().ok()).collect();
     guides.retain(|name| name.starts_with("guide-"));
     guides.sort();
-    // That of Python is run by the tests of the package, python/tests/test_guide.py.
+    // That of Python is run by the tests of the package, python/tests/test_guide.py; that of C by
+    // `cargo xtask capi`.
     let known = [
         "analysis",
+        "c",
         "card",
         "chips",
         "clusters",
