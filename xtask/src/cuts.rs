@@ -36,9 +36,9 @@ const LAYERS: [Layer; 4] = [
         target: "jffs2",
         least: [30_000, 100_000],
         campaigns: &[
-            Campaign("--chip nand --sequences single --thorough", ["--every 5", ""]),
-            Campaign("--chip nosum --sequences single --thorough", ["--every 5", ""]),
-            Campaign("--chip nor --sequences single --thorough", ["--every 5", ""]),
+            Campaign("--chip nand --sequences single --thorough", ["--every 4", ""]),
+            Campaign("--chip nosum --sequences single --thorough", ["--every 4", ""]),
+            Campaign("--chip nor --sequences single --thorough", ["--every 4", ""]),
             Campaign("--chip nand --sequences pair", ["--states 1400", "--states 14000"]),
             Campaign("--chip nor --sequences pair", ["--states 1400", "--states 14000"]),
             Campaign("--chip nand --sequences random", ["--states 700", "--states 3000"]),
@@ -106,7 +106,7 @@ const LAYERS: [Layer; 4] = [
                 "--chip mini-big --sequences aged --every 11 --nested 2003 --seed 12080",
                 ["--states 1000", "--states 20000"],
             ),
-            Campaign("--chip nor --sequences single --nested 211", ["--every 80", "--every 5"]),
+            Campaign("--chip nor --sequences single --nested 211", ["--every 70", "--every 5"]),
             Campaign(
                 "--chip nor --sequences aged --every 11 --nested 2003 --seed 13010",
                 ["--states 1000", "--states 10000"],
@@ -115,7 +115,7 @@ const LAYERS: [Layer; 4] = [
                 "--chip nor-wide --sequences aged --every 11 --nested 211",
                 ["--states 1000", "--states 5000"],
             ),
-            Campaign("--chip subpage --sequences single --nested 0", ["--every 24", "--every 3"]),
+            Campaign("--chip subpage --sequences single --nested 0", ["--every 20", "--every 3"]),
             Campaign(
                 "--chip subpage --sequences aged --every 11 --nested 2003 --seed 21000",
                 ["--states 1000", "--states 20000"],
