@@ -82,7 +82,7 @@ pub(crate) fn mount(
     let highest_ino = owners.inodes.highest().max(ROOT_INO);
     build_tree(&mut store, &mut owners.inodes, names, &mut report.findings)?;
     build_xattrs(&mut store, &mut owners, &pairs, &references)?;
-    let open = classify(&mut store, &classes);
+    let open = classify(&mut store, &classes)?;
     let mut collector = Collector::new(Summaries::new(options.summary));
     if let Some(block) = open {
         continue_block(&mut store, &mut collector, block)?;
@@ -258,19 +258,24 @@ fn winners(
 }
 
 /// Returns the newest node of a name; `group` has all its nodes in the order of their versions. Of
-/// several copies, returns the last one that exists: the summary of a block whose erase was
-/// interrupted may still list nodes that are gone.
+/// several copies, returns one that exists: the summary of a block whose erase was interrupted may
+/// still list nodes that are gone. Of these, the last of the safest.
 fn newest_of(store: &Store, group: &[ScannedName]) -> Result<ScannedName, Jffs2Error> {
     let last = group[group.len() - 1];
     let copies = group.iter().rev().take_while(|name| name.version == last.version);
+    let mut newest: Option<ScannedName> = None;
     if copies.clone().count() > 1 {
         for copy in copies {
-            if is_dirent_there(store, copy)? {
-                return Ok(*copy);
+            let is_better = match &newest {
+                Some(found) => store.is_safer(copy.place, found.place)?,
+                None => true,
+            };
+            if is_better && is_dirent_there(store, copy)? {
+                newest = Some(*copy);
             }
         }
     }
-    Ok(last)
+    Ok(newest.unwrap_or(last))
 }
 
 /// Returns whether a node known from a summary is on flash.
@@ -287,8 +292,8 @@ fn is_dirent_there(store: &Store, name: &ScannedName) -> Result<bool, Jffs2Error
 }
 
 /// Adds every block to a list. Returns the one to continue, which is on none yet (spec: jffs2
-/// 12.3).
-fn classify(store: &mut Store, classes: &[Class]) -> Option<u32> {
+/// 12.3): never one that may be half erased, because it may not be programmed.
+fn classify(store: &mut Store, classes: &[Class]) -> Result<Option<u32>, Jffs2Error> {
     let (has_buffer, page) = (store.flash.has_buffer(), store.flash.page);
     let min_free = if has_buffer { page.max(MIN_FREE) } else { MIN_FREE };
     let mut candidate: Option<u32> = None;
@@ -321,7 +326,8 @@ fn classify(store: &mut Store, classes: &[Class]) -> Option<u32> {
                 let wanted = *class != Class::Suspicious
                     && sizes.free > min_free
                     && sizes.free > best
-                    && store.is_proven(block);
+                    && store.is_proven(block)
+                    && store.flash.starts_with_node(block)?;
                 if wanted && let Some(old) = candidate.replace(block) {
                     give_up_free(store, old);
                 } else if !wanted {
@@ -330,7 +336,7 @@ fn classify(store: &mut Store, classes: &[Class]) -> Option<u32> {
             }
         }
     }
-    candidate
+    Ok(candidate)
 }
 
 fn file_empty(store: &mut Store, block: u32) {

@@ -10,7 +10,7 @@ use super::options::RwOptions;
 use crate::error::Jffs2Error;
 use eraseblock_base::{Geometry, Location, MediumKind, Peb};
 use eraseblock_jffs2_format::constants::{HEADER_LEN, MAGIC, node_type};
-use eraseblock_jffs2_format::{ByteOrder, encode};
+use eraseblock_jffs2_format::{ByteOrder, decode, encode};
 use eraseblock_mtd::oob::{OobLayout, has_oob};
 use eraseblock_mtd::{Mtd, MtdError, ReadOutcome};
 use std::sync::Arc;
@@ -167,6 +167,14 @@ impl Flash {
     /// Returns whether the block has its marker in the out-of-band area.
     pub(crate) fn is_oob_marked(&self, block: u32) -> Result<bool, MtdError> {
         self.has_oob_marker(block, self.order)
+    }
+
+    /// Returns whether the block starts with a node, as all do that are not empty. If one does not,
+    /// its erase was cut, and more of what it still holds may go.
+    pub(crate) fn starts_with_node(&self, block: u32) -> Result<bool, MtdError> {
+        let (mut head, start) = ([0; HEADER_LEN as usize], self.start(block));
+        self.read(start, &mut head)?;
+        Ok(decode::header(self.order, &head, self.location(start)).is_ok())
     }
 
     /// Returns whether the out-of-band areas of the first pages are erased except for an existing

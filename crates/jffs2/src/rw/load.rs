@@ -126,9 +126,15 @@ impl Loading<'_> {
             found.data.push(Placed { node: inode, place });
             return Ok(Ok(()));
         }
-        // The first one of a version is kept (spec: jffs2 8.1).
-        let kept = found.metadata.filter(|kept| kept.node.version >= inode.version);
-        let loser = if kept.is_some() {
+        let is_kept = match &found.metadata {
+            Some(kept) if kept.node.version == inode.version => {
+                // The first one of a version is kept (spec: jffs2 8.1), unless it is going.
+                !self.store.is_safer(place, kept.place).map_err(io)?
+            }
+            Some(kept) => kept.node.version > inode.version,
+            None => false,
+        };
+        let loser = if is_kept {
             Some(place)
         } else {
             found.metadata.replace(Placed { node: inode, place }).map(|old| old.place)
@@ -169,6 +175,7 @@ impl Loading<'_> {
     /// Combines the nodes into the inode (spec: jffs2 8.2, 8.3).
     pub(crate) fn resolve(&mut self, mut found: Found) -> Result<Loaded, FsError> {
         found.data.sort_by_key(|it| it.node.version);
+        self.sort_copies(&mut found.data)?;
         let newest = found.data.last().map(|it| it.node);
         if let Some(old) = found.metadata
             && newest.is_some_and(|newest| newest.version > old.node.version)
@@ -207,6 +214,18 @@ impl Loading<'_> {
         }
         self.check_off_nodes(&loaded, &found.data);
         Ok(loaded)
+    }
+
+    /// Moves the safer ones of equal nodes behind the others: the last one counts.
+    fn sort_copies(&self, data: &mut [Placed]) -> Result<(), FsError> {
+        for copies in data.chunk_by_mut(|a, b| a.node.version == b.node.version) {
+            for end in (1..copies.len()).rev() {
+                if self.store.is_safer(copies[end - 1].place, copies[end].place).map_err(io)? {
+                    copies.swap(end - 1, end);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Returns the node whose fields count. A directory without one gets fields as Linux makes them

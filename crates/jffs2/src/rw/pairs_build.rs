@@ -3,6 +3,7 @@
 //!
 //! Layer: above `owners`. Reads nodes and declares them dead, writes nothing.
 
+use super::failure::io;
 use super::nodelist::RefState;
 use super::owners::Owners;
 use super::pairs::{Content, RefKey, Reference, Xattrs, read_pair};
@@ -10,6 +11,7 @@ use super::store::Store;
 use crate::codes;
 use eraseblock_jffs2_format::decode;
 use eraseblock_vfs::{FsError, FsErrorKind};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 /// Adds the nodes of extended attributes at these places.
@@ -75,7 +77,9 @@ fn build_pair(store: &mut Store, xattrs: &mut Xattrs, place: u32) -> Result<(), 
     };
     store.blocks.check_off(place, RefState::Normal);
     xattrs.see_xid(found.xid);
-    if xattrs.pairs.get(&found.xid).is_some_and(|old| old.version > found.version) {
+    if let Some(old) = xattrs.pairs.get(&found.xid)
+        && counts(store, (old.version, old.place), (found.version, place))?
+    {
         store.obsolete(place);
         return Ok(());
     }
@@ -103,7 +107,7 @@ fn build_reference(store: &mut Store, xattrs: &mut Xattrs, place: u32) -> Result
     xattrs.see_xseqno(found.xseqno);
     let key = RefKey { ino: found.ino, xid: found.xid };
     if let Some(old) = xattrs.references.get(&key) {
-        if old.xseqno > found.xseqno {
+        if counts(store, (old.xseqno, old.place), (found.xseqno, place))? {
             store.obsolete(place);
             return Ok(());
         }
@@ -111,6 +115,16 @@ fn build_reference(store: &mut Store, xattrs: &mut Xattrs, place: u32) -> Result
     }
     xattrs.references.insert(key, Reference { place, xseqno: found.xseqno });
     Ok(())
+}
+
+/// Returns whether of two nodes, each a version and a place, the first one counts: the newer one,
+/// or of copies the second, unless the first is safer.
+fn counts(store: &Store, one: (u32, u32), other: (u32, u32)) -> Result<bool, FsError> {
+    match one.0.cmp(&other.0) {
+        Ordering::Less => Ok(false),
+        Ordering::Equal => store.is_safer(one.1, other.1).map_err(io),
+        Ordering::Greater => Ok(true),
+    }
 }
 
 /// The reference with which an inode has a name.

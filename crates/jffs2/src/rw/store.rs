@@ -240,6 +240,14 @@ impl Store {
         page.start / self.flash.block * self.flash.block
     }
 
+    /// Returns whether a copy of a node is safer than one at `other`: that is in a block whose erase
+    /// was cut, and which has lost its start.
+    pub(crate) fn is_safer(&self, copy: u32, other: u32) -> Result<bool, MtdError> {
+        let size = self.flash.block;
+        let is_whole = |place| self.flash.starts_with_node(place / size);
+        Ok(is_whole(copy)? && !is_whole(other)?)
+    }
+
     /// Returns whether a block may be continued: no node may touch its last page, if that is not
     /// full.
     pub(crate) fn is_proven(&self, block: u32) -> bool {
