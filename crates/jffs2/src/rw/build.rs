@@ -45,6 +45,9 @@ use std::sync::Arc;
 /// Minimum free bytes for which a partly filled block is continued.
 const MIN_FREE: u32 = 136;
 
+/// Maximum number of nodes of a block that are read to prove that it was not being erased.
+const LOOKED_AT: usize = 8;
+
 /// Mounts a medium.
 pub(crate) fn mount(
     mtd: Arc<dyn Mtd>,
@@ -82,7 +85,7 @@ pub(crate) fn mount(
     let highest_ino = owners.inodes.highest().max(ROOT_INO);
     build_tree(&mut store, &mut owners.inodes, names, &mut report.findings)?;
     build_xattrs(&mut store, &mut owners, &pairs, &references)?;
-    let open = classify(&mut store, &classes)?;
+    let open = classify(&mut store, &owners.inodes, &classes)?;
     let mut collector = Collector::new(Summaries::new(options.summary));
     if let Some(block) = open {
         continue_block(&mut store, &mut collector, block)?;
@@ -292,8 +295,12 @@ fn is_dirent_there(store: &Store, name: &ScannedName) -> Result<bool, Jffs2Error
 }
 
 /// Adds every block to a list. Returns the one to continue, which is on none yet (spec: jffs2
-/// 12.3): never one that may be half erased, because it may not be programmed.
-fn classify(store: &mut Store, classes: &[Class]) -> Result<Option<u32>, Jffs2Error> {
+/// 12.3): never one whose erase may have been cut, because it may not be programmed.
+fn classify(
+    store: &mut Store,
+    inodes: &Inodes,
+    classes: &[Class],
+) -> Result<Option<u32>, Jffs2Error> {
     let (has_buffer, page) = (store.flash.has_buffer(), store.flash.page);
     let min_free = if has_buffer { page.max(MIN_FREE) } else { MIN_FREE };
     let mut candidate: Option<u32> = None;
@@ -327,7 +334,8 @@ fn classify(store: &mut Store, classes: &[Class]) -> Result<Option<u32>, Jffs2Er
                     && sizes.free > min_free
                     && sizes.free > best
                     && store.is_proven(block)
-                    && store.flash.starts_with_node(block)?;
+                    && store.flash.starts_with_node(block)?
+                    && holds_newest(store, inodes, block)?;
                 if wanted && let Some(old) = candidate.replace(block) {
                     give_up_free(store, old);
                 } else if !wanted {
@@ -337,6 +345,29 @@ fn classify(store: &mut Store, classes: &[Class]) -> Result<Option<u32>, Jffs2Er
         }
     }
     Ok(candidate)
+}
+
+/// Returns whether one of the last nodes of a block is the newest of its inode. Before a block is
+/// erased, all of it is superseded by newer nodes, even if it reads well after a cut of that erase.
+fn holds_newest(store: &Store, inodes: &Inodes, block: u32) -> Result<bool, Jffs2Error> {
+    let nodes = store.blocks.get(block).refs.iter().rev();
+    let nodes = nodes
+        .filter(|node| node.is_live() && matches!(node.kind(), RefKind::Inode | RefKind::Dirent));
+    for node in nodes.take(LOOKED_AT) {
+        let mut bytes = vec![0; node.len() as usize];
+        store.read_flash(node.place(), &mut bytes)?;
+        let (order, at) = (store.flash.order, store.flash.location(node.place()));
+        let found = if node.kind() == RefKind::Inode {
+            decode::inode(order, &bytes, at).map(|inode| (inode.ino, inode.version))
+        } else {
+            decode::dirent(order, &bytes, at).map(|dirent| (dirent.pino, dirent.version))
+        };
+        let is_newest = |(ino, version)| inodes.get(ino).is_some_and(|it| it.highest == version);
+        if found.is_ok_and(is_newest) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn file_empty(store: &mut Store, block: u32) {
