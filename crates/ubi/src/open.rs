@@ -388,7 +388,11 @@ impl Early {
 impl Core {
     /// Erases a block before wear levelling starts.
     fn early_erase(&mut self, peb: Peb) -> Result<(), UbiError> {
+        let is_erased = self.was_erased(peb)?;
         self.confirm_ec(peb)?;
+        if is_erased {
+            return Ok(());
+        }
         self.io.invalidate_headers(peb)?;
         self.io.erase(peb)?;
         let ec = u64::from(self.wl.ec(peb)) + 1;

@@ -99,7 +99,12 @@ impl Core {
     pub(crate) fn try_erase(&mut self, peb: Peb, how: Erasing) -> Result<(), UbiError> {
         self.erase_older_anchors(peb)?;
         let mut erasures = 1;
+        let is_erased = how == Erasing::Plain && self.was_erased(peb)?;
         self.confirm_ec(peb)?;
+        if is_erased {
+            self.forget_anchor(peb);
+            return Ok(());
+        }
         self.io.invalidate_headers(peb)?;
         if how == Erasing::Tortured {
             self.counters.tortures += 1;
@@ -118,6 +123,15 @@ impl Core {
         self.io.write_ec(peb, erase_count)?;
         self.wl.set_ec(peb, erase_count.get());
         Ok(())
+    }
+
+    /// Returns whether a block that a fastmap lists was erased since: its EC header is written after
+    /// that. A second erase might be cut while this header still reads well: a scan would find a free
+    /// block that cannot be programmed.
+    pub(crate) fn was_erased(&self, peb: Peb) -> Result<bool, UbiError> {
+        Ok(self.wl.is_unsure(peb)
+            && matches!(self.io.read_ec(peb)?, HeaderState::Ok(_))
+            && matches!(self.io.read_vid(peb)?, HeaderState::Erased))
     }
 
     /// Reads the counter again if it comes from a fastmap: it may be higher on flash, and must not

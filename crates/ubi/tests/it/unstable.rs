@@ -1,7 +1,8 @@
 //! Data that reads correctly once and not again: readers that cannot move it.
 
+use eraseblock_base::align::is_erased;
 use eraseblock_base::{Geometry, Leb, MediumKind, VolumeId};
-use eraseblock_mtd::LebDevice;
+use eraseblock_mtd::{LebDevice, Mtd};
 use eraseblock_nandsim::{ArmedCut, Chip, ChipConfig, EventKind, Recorded, Snapshot, Variant};
 use eraseblock_ubi::{AttachOptions, NewVolume, OpenOptions, Ubi, UbiDevice};
 use eraseblock_ubi_format::{HeaderLayout, VolumeFlags, VolumeKind, VolumeName};
@@ -269,4 +270,39 @@ fn a_header_that_comes_back_is_not_the_newest() {
             }
         }
     }
+}
+
+/// A fastmap listed blocks to be erased, and they were erased after it was written. The next attach
+/// erased them again, and this erase was cut: the EC header still read well once, a scan took the
+/// block for a free one, and it could not be programmed
+/// (found as `ubi/subpage-fastmap/full-50003@1644.P0+1693.E4`).
+#[test]
+fn what_was_erased_after_the_fastmap_is_not_erased_again() {
+    let options = OpenOptions { fastmap: true, ..OpenOptions::default() };
+    let open = |chip: &Arc<Chip>| UbiDevice::open(chip.clone(), &layout(), &options).unwrap();
+    let mut listed = 0;
+    for changes in 1..40 {
+        let chip = Arc::new(begun_on(120, &open).to_chip());
+        let ubi = open(&chip);
+        let volume = ubi.volume(VolumeId::new(0)).unwrap();
+        for _ in 0..changes {
+            volume.change(Leb::new(1), &NEW).unwrap();
+        }
+        ubi.flush().unwrap();
+        drop(ubi);
+        chip.set_recording(true);
+        let opened = UbiDevice::open_with_report(chip.clone(), &layout(), &options).unwrap();
+        listed += opened.1.counts.erase;
+        opened.0.flush().unwrap();
+        for erase in chip.take_recording() {
+            let EventKind::Erase { peb, .. } = erase.event.kind else { continue };
+            let before = erase.cut(Variant::E0, 1).unwrap();
+            before.power_on();
+            let mut pages = [0; 1024];
+            before.read(before.geometry().address_of(peb), &mut pages).unwrap();
+            let [ec, vid] = [&pages[..512], &pages[512..]].map(is_erased);
+            assert!(ec || !vid, "after {changes} changes, {peb:?} was free");
+        }
+    }
+    assert!(listed > 20, "{listed} blocks waited");
 }
