@@ -216,7 +216,7 @@ impl Loading<'_> {
         Ok(loaded)
     }
 
-    /// Moves the safer ones of equal nodes behind the others: the last one counts.
+    /// Sorts copies of one node so that the last is the safest: the last counts.
     fn sort_copies(&self, data: &mut [Placed]) -> Result<(), FsError> {
         for copies in data.chunk_by_mut(|a, b| a.node.version == b.node.version) {
             for end in (1..copies.len()).rev() {
