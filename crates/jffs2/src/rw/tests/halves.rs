@@ -165,3 +165,58 @@ fn a_damaged_name_that_a_summary_lists_is_reported_and_gone() {
     let told = fs.check().unwrap_err();
     assert!(told.to_string().contains("1 names, counted 0"), "{told}");
 }
+
+/// Returns nodes of file `f` with this version, and of its name.
+fn nodes(version: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let inode = Inode { ino: 2, version, mode: 0o100_644, isize: 4, dsize: 4, ..Inode::default() };
+    let name = Dirent { pino: 1, version, ino: 2, mctime: 50, file_type: 8, name: b"f" };
+    encode::inode(ByteOrder::Little, &inode, b"data", &mut bytes);
+    encode::dirent(ByteOrder::Little, &name, &mut bytes);
+    bytes
+}
+
+fn marked(versions: &[u32]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode::cleanmarker(ByteOrder::Little, 12, &mut bytes);
+    for version in versions {
+        bytes.extend(nodes(*version));
+    }
+    bytes
+}
+
+/// A block that was being erased read whole, because the cut erase had not taken effect yet. Its
+/// inode nodes counted until they were compared with newer ones, and writing went on in its free
+/// end: such a block cannot be programmed (found as `jffs2/nor/aged-51014@18098.P3+18154.E4`).
+#[test]
+fn a_block_that_was_being_erased_is_not_continued() {
+    let chip = nor();
+    chip.program(0, &marked(&[2, 3, 4])).unwrap();
+    let old = marked(&[1]);
+    chip.program(16 << 10, &old).unwrap();
+    let fs = mount(&chip);
+    fs.write(2, 0, b"more", &by(60)).unwrap();
+    let mut rest = vec![0; (16 << 10) - old.len()];
+    chip.read((16 << 10) + old.len() as u64, &mut rest).unwrap();
+    assert!(rest.iter().all(|byte| *byte == 0xFF), "the block with more free space was continued");
+    assert_eq!(content(&fs, "f"), b"more");
+}
+
+/// Two blocks had the same nodes, and one of them was half erased. Its copies counted, because they
+/// were found later, and then more of that block decayed
+/// (found as `jffs2/nosum/aged-50038@414.P4+417.E4`).
+#[test]
+fn of_two_copies_the_one_in_a_whole_block_counts() {
+    for (whole, half) in [(0, 1), (1, 0)] {
+        let chip = nor();
+        let start = |block: u64| block << 14;
+        chip.program(start(whole), &marked(&[1])).unwrap();
+        // Not empty, so that the rest of the block is looked at.
+        chip.program(start(half) + 100, &[0xFE]).unwrap();
+        chip.program(start(half) + 1024, &nodes(1)).unwrap();
+        let fs = mount(&chip);
+        chip.erase(Peb::new(half as u32)).unwrap();
+        assert_eq!(content(&fs, "f"), b"data");
+        fs.check().unwrap();
+    }
+}
