@@ -216,10 +216,10 @@ impl Loading<'_> {
         Ok(loaded)
     }
 
-    /// Sorts copies of one node so that the last is the safest: the last counts.
+    /// Moves a safe one of several copies of a node to their end: the last counts.
     fn sort_copies(&self, data: &mut [Placed]) -> Result<(), FsError> {
         for copies in data.chunk_by_mut(|a, b| a.node.version == b.node.version) {
-            for end in (1..copies.len()).rev() {
+            for end in 1..copies.len() {
                 if self.store.is_safer(copies[end - 1].place, copies[end].place).map_err(io)? {
                     copies.swap(end - 1, end);
                 }

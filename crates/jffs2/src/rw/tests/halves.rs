@@ -202,20 +202,28 @@ fn a_block_that_was_being_erased_is_not_continued() {
     assert_eq!(content(&fs, "f"), b"more");
 }
 
-/// Two blocks had the same nodes, and one of them was half erased. Its copies counted, because they
-/// were found later, and then more of that block decayed
-/// (found as `jffs2/nosum/aged-50038@414.P4+417.E4`).
+/// Blocks had the same nodes, and all but one of them were half erased. A copy in such a block
+/// counted, because it was found later, and then more of that block decayed
+/// (found as `jffs2/nosum/aged-50038@414.P4+417.E4`). Of three copies, the safe one lost again if it
+/// was found first.
 #[test]
-fn of_two_copies_the_one_in_a_whole_block_counts() {
-    for (whole, half) in [(0, 1), (1, 0)] {
+fn of_copies_the_one_in_a_whole_block_counts() {
+    let cases: [(u64, &[u64]); 5] =
+        [(0, &[1]), (1, &[0]), (0, &[1, 2]), (1, &[0, 2]), (2, &[0, 1])];
+    for (whole, halves) in cases {
         let chip = nor();
         let start = |block: u64| block << 14;
         chip.program(start(whole), &marked(&[1])).unwrap();
-        // Not empty, so that the rest of the block is looked at.
-        chip.program(start(half) + 100, &[0xFE]).unwrap();
-        chip.program(start(half) + 1024, &nodes(1)).unwrap();
+        for half in halves {
+            // Not empty, so that the rest of the block is looked at.
+            chip.program(start(*half) + 100, &[0xFE]).unwrap();
+            chip.program(start(*half) + 1024, &nodes(1)).unwrap();
+        }
         let fs = mount(&chip);
-        chip.erase(Peb::new(half as u32)).unwrap();
+        fs.attr(2).unwrap();
+        for half in halves {
+            chip.erase(Peb::new(*half as u32)).unwrap();
+        }
         assert_eq!(content(&fs, "f"), b"data");
         fs.check().unwrap();
     }
