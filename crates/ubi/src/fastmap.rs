@@ -353,29 +353,30 @@ impl Core {
         doubtful.into_iter().try_for_each(|(id, leb)| self.check_leb(id, leb))
     }
 
-    /// Makes a block free that was erased since the fastmap was written. Its EC header was written
-    /// after that erase had completed. A second erase might be cut while this header still reads
-    /// well: a scan would find a free block that cannot be programmed.
+    /// Unmaps a LEB whose block has no VID header: the block is free if it was erased since the
+    /// fastmap was written. If that cannot be read, it is erased, so that it is not lost.
     fn reclaim(&mut self, id: VolumeId, leb: Leb, peb: Peb) -> Result<(), UbiError> {
-        let HeaderState::Ok(header) = self.io.read_ec(peb)? else {
-            self.give_up(id, leb, peb, Erasing::Plain);
-            return Ok(());
-        };
-        if let Some(volume) = self.volumes.get_mut(&id) {
-            volume.forget(leb);
+        self.unmap_listed(id, leb, peb);
+        let was_erased = self.was_erased(peb);
+        if matches!(was_erased, Ok(true)) {
+            self.wl.put_free(peb);
+        } else {
+            self.wl.queue_erase(peb, Erasing::Plain, Some((id, leb)));
         }
-        self.wl.take(peb);
-        self.wl.set_ec(peb, header.erase_count.get().max(self.wl.ec(peb)));
-        self.wl.put_free(peb);
-        Ok(())
+        was_erased.map(drop)
     }
 
     fn give_up(&mut self, id: VolumeId, leb: Leb, peb: Peb, how: Erasing) {
+        self.unmap_listed(id, leb, peb);
+        self.wl.queue_erase(peb, how, Some((id, leb)));
+    }
+
+    /// Unmaps a LEB that a fastmap lists. Its block is in no set then.
+    fn unmap_listed(&mut self, id: VolumeId, leb: Leb, peb: Peb) {
         if let Some(volume) = self.volumes.get_mut(&id) {
             volume.forget(leb);
         }
         self.wl.take(peb);
-        self.wl.queue_erase(peb, how, Some((id, leb)));
     }
 
     /// Handles a block without a header that was chosen for a move. If only a fastmap listed a LEB

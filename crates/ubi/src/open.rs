@@ -388,9 +388,7 @@ impl Early {
 impl Core {
     /// Erases a block before wear levelling starts.
     fn early_erase(&mut self, peb: Peb) -> Result<(), UbiError> {
-        let is_erased = self.was_erased(peb)?;
-        self.confirm_ec(peb)?;
-        if is_erased {
+        if self.was_erased(peb)? {
             return Ok(());
         }
         self.io.invalidate_headers(peb)?;

@@ -35,7 +35,7 @@ use crate::codes;
 use crate::error::Jffs2Error;
 use eraseblock_base::random::SplitMix64;
 use eraseblock_base::{Findings, Location};
-use eraseblock_jffs2_format::constants::{DIRTY_LIMIT, ROOT_INO};
+use eraseblock_jffs2_format::constants::{DIRTY_LIMIT, INODE_LEN, ROOT_INO};
 use eraseblock_jffs2_format::summary::Record;
 use eraseblock_jffs2_format::{ByteOrder, decode};
 use eraseblock_mtd::{Mtd, MtdError};
@@ -354,10 +354,12 @@ fn holds_newest(store: &Store, inodes: &Inodes, block: u32) -> Result<bool, Jffs
     let nodes = nodes
         .filter(|node| node.is_live() && matches!(node.kind(), RefKind::Inode | RefKind::Dirent));
     for node in nodes.take(LOOKED_AT) {
-        let mut bytes = vec![0; node.len() as usize];
+        let is_inode = node.kind() == RefKind::Inode;
+        let len = if is_inode { INODE_LEN.min(node.len()) } else { node.len() };
+        let mut bytes = vec![0; len as usize];
         store.read_flash(node.place(), &mut bytes)?;
         let (order, at) = (store.flash.order, store.flash.location(node.place()));
-        let found = if node.kind() == RefKind::Inode {
+        let found = if is_inode {
             decode::inode(order, &bytes, at).map(|inode| (inode.ino, inode.version))
         } else {
             decode::dirent(order, &bytes, at).map(|dirent| (dirent.pino, dirent.version))

@@ -169,12 +169,18 @@ impl Flash {
         self.has_oob_marker(block, self.order)
     }
 
-    /// Returns whether the block starts with a node, as all do that are not empty. If one does not,
+    /// Returns whether these first bytes of a block are the header of a node, even if the node is
+    /// broken.
+    pub(crate) fn has_header(&self, block: u32, head: &[u8]) -> bool {
+        decode::header(self.order, head, Location::peb(Peb::new(block))).is_ok()
+    }
+
+    /// Returns whether a block starts with a node, as all that are not empty do. If one does not,
     /// its erase was cut, and more of what it still holds may go.
     pub(crate) fn starts_with_node(&self, block: u32) -> Result<bool, MtdError> {
-        let (mut head, start) = ([0; HEADER_LEN as usize], self.start(block));
-        self.read(start, &mut head)?;
-        Ok(decode::header(self.order, &head, self.location(start)).is_ok())
+        let mut head = [0; HEADER_LEN as usize];
+        self.read(self.start(block), &mut head)?;
+        Ok(self.has_header(block, &head))
     }
 
     /// Returns whether the out-of-band areas of the first pages are erased except for an existing

@@ -180,7 +180,7 @@ impl Scan<'_> {
             self.whole(block, buf, outcome)?;
         }
         // A cut in the first program after the cleanmarker, or in an erase: nothing was ever durable.
-        let torn = outcome.uncorrectable || marked && self.has_header(block, buf);
+        let torn = outcome.uncorrectable || marked && self.flash.has_header(block, buf);
         if torn && self.blocks.get(block).live() == 0 {
             return Ok(if marked { Class::Debris } else { Class::Unreadable });
         }
@@ -211,11 +211,6 @@ impl Scan<'_> {
             && header.totlen == cms
             && head.get(cms as usize..look).is_some_and(is_erased)
             && cms < look as u32
-    }
-
-    /// Returns whether a block starts with the header of a node, even if the node is broken.
-    fn has_header(&self, block: u32, head: &[u8]) -> bool {
-        decode::header(self.flash.order, head, Location::peb(Peb::new(block))).is_ok()
     }
 
     /// Marks everything from `offset` as free.

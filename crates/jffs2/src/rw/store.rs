@@ -240,8 +240,8 @@ impl Store {
         page.start / self.flash.block * self.flash.block
     }
 
-    /// Returns whether a copy of a node is safer than one at `other`: that is in a block whose erase
-    /// was cut, and which has lost its start.
+    /// Returns whether a copy of a node is safer than the one at `other`, whose block has lost its
+    /// start: its erase was cut.
     pub(crate) fn is_safer(&self, copy: u32, other: u32) -> Result<bool, MtdError> {
         let size = self.flash.block;
         let is_whole = |place| self.flash.starts_with_node(place / size);

@@ -99,9 +99,7 @@ impl Core {
     pub(crate) fn try_erase(&mut self, peb: Peb, how: Erasing) -> Result<(), UbiError> {
         self.erase_older_anchors(peb)?;
         let mut erasures = 1;
-        let is_erased = how == Erasing::Plain && self.was_erased(peb)?;
-        self.confirm_ec(peb)?;
-        if is_erased {
+        if self.was_erased(peb)? && how == Erasing::Plain {
             self.forget_anchor(peb);
             return Ok(());
         }
@@ -125,25 +123,21 @@ impl Core {
         Ok(())
     }
 
-    /// Returns whether a block that a fastmap lists was erased since: its EC header is written after
-    /// that. A second erase might be cut while this header still reads well: a scan would find a free
-    /// block that cannot be programmed.
-    pub(crate) fn was_erased(&self, peb: Peb) -> Result<bool, UbiError> {
-        Ok(self.wl.is_unsure(peb)
-            && matches!(self.io.read_ec(peb)?, HeaderState::Ok(_))
-            && matches!(self.io.read_vid(peb)?, HeaderState::Erased))
-    }
-
-    /// Reads the counter again if it comes from a fastmap: it may be higher on flash, and must not
-    /// fall.
-    pub(crate) fn confirm_ec(&mut self, peb: Peb) -> Result<(), UbiError> {
-        if self.wl.is_unsure(peb)
-            && let HeaderState::Ok(header) | HeaderState::Bitflips(header) = self.io.read_ec(peb)?
-        {
-            let ec = header.erase_count.get().max(self.wl.ec(peb));
-            self.wl.set_ec(peb, ec);
+    /// Reads the headers again of a block that a fastmap lists. Its counter may be higher on flash, and
+    /// must not fall. Returns whether it was erased since: the EC header is written after that. A second
+    /// erase might be cut while this header still reads well, and a scan would find a free block that
+    /// cannot be programmed.
+    pub(crate) fn was_erased(&mut self, peb: Peb) -> Result<bool, UbiError> {
+        if !self.wl.is_unsure(peb) {
+            return Ok(false);
         }
-        Ok(())
+        let state = self.io.read_ec(peb)?;
+        let (HeaderState::Ok(header) | HeaderState::Bitflips(header)) = &state else {
+            return Ok(false);
+        };
+        self.wl.set_ec(peb, header.erase_count.get().max(self.wl.ec(peb)));
+        let is_clean = matches!(state, HeaderState::Ok(_));
+        Ok(is_clean && matches!(self.io.read_vid(peb)?, HeaderState::Erased))
     }
 
     /// Marks a block bad that can no longer be erased; a reserved one replaces it (spec: ubi 14.8,
