@@ -351,8 +351,8 @@ fn classify(
 /// erased, all of it is superseded by newer nodes, even if it reads well after a cut of that erase.
 fn holds_newest(store: &Store, inodes: &Inodes, block: u32) -> Result<bool, Jffs2Error> {
     let nodes = store.blocks.get(block).refs.iter().rev();
-    let nodes = nodes
-        .filter(|node| node.is_live() && matches!(node.kind(), RefKind::Inode | RefKind::Dirent));
+    let is_dated = |kind: RefKind| kind == RefKind::Inode || kind.is_of_name();
+    let nodes = nodes.filter(|node| node.is_live() && is_dated(node.kind()));
     for node in nodes.take(LOOKED_AT) {
         let is_inode = node.kind() == RefKind::Inode;
         let len = if is_inode { INODE_LEN.min(node.len()) } else { node.len() };

@@ -169,7 +169,7 @@ impl Tree {
             for node in block.refs.iter().filter(|node| node.is_live()) {
                 let place = node.place();
                 let is_known = match node.kind() {
-                    RefKind::Inode | RefKind::Dirent | RefKind::Broken => {
+                    RefKind::Inode | RefKind::Dirent | RefKind::Deletion | RefKind::Broken => {
                         self.owners.places(node.owner).contains(&place)
                     }
                     RefKind::Xattr => {

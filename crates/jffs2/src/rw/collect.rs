@@ -39,7 +39,7 @@ impl Writer {
             RefKind::Broken => self.move_node(node.place()).map(drop),
             RefKind::Xattr => self.collect_pair(node),
             RefKind::Xref => self.collect_reference(node),
-            RefKind::Inode | RefKind::Dirent => self.collect_of_inode(node),
+            RefKind::Inode | RefKind::Dirent | RefKind::Deletion => self.collect_of_inode(node),
         }
     }
 
@@ -64,7 +64,7 @@ impl Writer {
         let loaded = self.log.tree.inode(ino);
         let result = if loaded.metadata == Some(place) {
             self.collect_metadata(ino)
-        } else if node.kind() == RefKind::Dirent {
+        } else if node.kind().is_of_name() {
             self.collect_dirent(ino, node)
         } else if loaded.fragments.count(place) > 0 {
             self.collect_data(ino, node)
@@ -94,7 +94,9 @@ impl Writer {
         let store = &self.log.tree.store;
         let bytes = store.read_node(node)?;
         let at = store.flash.location(node.place());
-        let dirent = decode::dirent(store.flash.order, &bytes, at).map_err(corrupted)?;
+        let Ok(dirent) = decode::dirent(store.flash.order, &bytes, at) else {
+            return self.rescue_name(dir, node.place());
+        };
         let attributes = self.log.tree.inode(dir).attributes;
         let known = self.log.tree.inode(dir).dents.get(dirent.name);
         if known.is_none_or(|known| known.place != node.place()) {
@@ -113,11 +115,29 @@ impl Writer {
             self.log.tree.store.obsolete(node.place());
             return Ok(());
         }
+        let target = Target { ino: dirent.ino, file_type: dirent.file_type };
+        self.put_name_again(dir, dirent.name, target)
+    }
+
+    /// Writes a name again whose node cannot be read any more: it could when its directory was
+    /// loaded.
+    fn rescue_name(&mut self, dir: u32, place: u32) -> Result<(), FsError> {
+        let found = self.log.tree.inode(dir).dents.behind(0).find(|it| it.dent.place == place);
+        let Some((name, dent)) = found.map(|it| (it.name.to_vec(), it.dent)) else {
+            // Nothing refers to it, so nothing is lost.
+            self.log.tree.store.obsolete(place);
+            return Ok(());
+        };
+        self.put_name_again(dir, &name, Target { ino: dent.ino, file_type: dent.file_type })
+    }
+
+    /// Writes a name, or the deletion of one, as it is.
+    fn put_name_again(&mut self, dir: u32, name: &[u8], target: Target) -> Result<(), FsError> {
+        let attributes = self.log.tree.inode(dir).attributes;
         let same = attributes.mtime == attributes.ctime;
         let mctime = if same { NonZeroU32::new(attributes.mtime) } else { None };
-        let target = Target { ino: dirent.ino, file_type: dirent.file_type };
-        let target = (dirent.ino != 0).then_some(target);
-        let new = NewName { dir, name: dirent.name, target, mctime };
+        let target = (target.ino != 0).then_some(target);
+        let new = NewName { dir, name, target, mctime };
         if let Some(attributes) = self.attributes_before(&new) {
             self.put_attributes(dir, attributes, &[])?;
         }
@@ -136,7 +156,7 @@ impl Writer {
             }
             let bytes = store.read_node(other)?;
             let found = decode::dirent(store.flash.order, &bytes, store.flash.location(*place));
-            if found.is_ok_and(|dirent| dirent.ino == 0 || dirent.name != name) {
+            if found.is_ok_and(|dirent| dirent.name != name) {
                 continue;
             }
             return Ok(true);
@@ -316,7 +336,7 @@ impl Writer {
             listed: Some(listed),
             bytes: &bytes,
         })?;
-        let is_name = node.kind() == RefKind::Dirent;
+        let is_name = node.kind().is_of_name();
         self.log.tree.relocate(node, new, if is_name { name } else { None });
         Ok(new)
     }

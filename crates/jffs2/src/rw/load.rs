@@ -4,7 +4,8 @@
 //!
 //! # Invariants
 //! 1. A node that was good when it was checked is never replaced by older data: if it cannot be
-//!    read any more, loading fails.
+//!    read any more, loading fails. The deletion of a name may go: the older nodes of the name died
+//!    when it was found.
 //! 2. A node dies here only if a newer one supersedes it, or if nothing in it can be used.
 
 use super::dents::{self, Dent};
@@ -67,7 +68,7 @@ impl Loading<'_> {
                 continue;
             };
             let taken = match node.kind() {
-                RefKind::Dirent => self.take_dirent(node, &mut found)?,
+                RefKind::Dirent | RefKind::Deletion => self.take_dirent(node, &mut found)?,
                 RefKind::Broken => {
                     let bytes = self.store.read_node(node)?;
                     found.broken.push(self.broken(place, &bytes));
@@ -76,11 +77,12 @@ impl Loading<'_> {
                 _ => self.take_inode(node, &mut found)?,
             };
             if let Err(error) = taken {
-                if node.state() != RefState::Unchecked {
+                let was_checked = node.state() != RefState::Unchecked;
+                if was_checked && node.kind() != RefKind::Deletion {
                     // It was good when it was checked: older data must not show through.
                     return Err(corrupted(error));
                 }
-                if node.kind() == RefKind::Dirent {
+                if node.kind().is_of_name() {
                     self.store.obsolete(place);
                 }
                 found.dropped.push(Dropped { place, error });

@@ -23,8 +23,10 @@ pub(crate) enum RefState {
 pub(crate) enum RefKind {
     /// An INODE node; its owner is the inode.
     Inode,
-    /// A DIRENT node; its owner is the directory.
+    /// A DIRENT node that gives a name to an inode; its owner is the directory.
     Dirent,
+    /// A DIRENT node that deletes a name; its owner is the directory.
+    Deletion,
     /// An XATTR node; its owner is the xid.
     Xattr,
     /// An XREF node; its owner is the inode.
@@ -40,13 +42,24 @@ pub(crate) enum RefKind {
 impl RefKind {
     /// Returns whether the node is in the list of an inode, its owner.
     pub(crate) fn is_of_inode(self) -> bool {
-        matches!(self, Self::Inode | Self::Dirent | Self::Broken)
+        matches!(self, Self::Inode | Self::Broken) || self.is_of_name()
+    }
+
+    /// Returns the kind of a DIRENT node by the inode that it states.
+    pub(crate) fn of_name(ino: u32) -> Self {
+        if ino == 0 { Self::Deletion } else { Self::Dirent }
+    }
+
+    /// Returns whether it is a DIRENT node.
+    pub(crate) fn is_of_name(self) -> bool {
+        matches!(self, Self::Dirent | Self::Deletion)
     }
 }
 
-const KINDS: [RefKind; 7] = [
+const KINDS: [RefKind; 8] = [
     RefKind::Inode,
     RefKind::Dirent,
+    RefKind::Deletion,
     RefKind::Xattr,
     RefKind::Xref,
     RefKind::Copy,

@@ -66,7 +66,7 @@ impl Owners {
     pub(crate) fn add_node(&mut self, node: NodeRef) {
         if node.kind().is_of_inode() {
             self.cache_mut(node.owner).nodes.push(node.place());
-            let name = if node.kind() == RefKind::Dirent { node.len() as usize } else { 0 };
+            let name = if node.kind().is_of_name() { node.len() as usize } else { 0 };
             self.loaded.grow(node.owner, name);
         }
     }
@@ -75,7 +75,7 @@ impl Owners {
     /// known.
     pub(crate) fn relocate(&mut self, old: NodeRef, place: u32, name: Option<&[u8]>) {
         match old.kind() {
-            RefKind::Inode | RefKind::Dirent | RefKind::Broken => {
+            RefKind::Inode | RefKind::Dirent | RefKind::Deletion | RefKind::Broken => {
                 if let Some(loaded) = self.loaded.get_mut(old.owner) {
                     loaded.relocate(old.place(), place, name);
                 }

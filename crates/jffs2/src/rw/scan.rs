@@ -342,10 +342,8 @@ impl Scan<'_> {
                 self.inode(inode.ino, inode.version, place);
             }),
             NodeKind::Dirent => decode::dirent(self.flash.order, bytes, at).map(|dirent| {
-                self.add(
-                    block,
-                    NodeRef::new(place, len, RefKind::Dirent, dirent.pino, RefState::Normal),
-                );
+                let kind = RefKind::of_name(dirent.ino);
+                self.add(block, NodeRef::new(place, len, kind, dirent.pino, RefState::Normal));
                 self.name(dirent.pino, dirent.version, dirent.ino, place, dirent.name);
             }),
             NodeKind::Xattr => decode::xattr_head(self.flash.order, bytes, at).map(|(xid, _)| {
@@ -457,10 +455,8 @@ impl Scan<'_> {
                     self.inode(*ino, *version, place);
                 }
                 RecordNode::Dirent { pino, version, ino, name, .. } => {
-                    self.add(
-                        block,
-                        NodeRef::new(place, len, RefKind::Dirent, *pino, RefState::Unchecked),
-                    );
+                    let kind = RefKind::of_name(*ino);
+                    self.add(block, NodeRef::new(place, len, kind, *pino, RefState::Unchecked));
                     self.name(*pino, *version, *ino, place, name);
                 }
                 RecordNode::Xattr { xid, .. } => {

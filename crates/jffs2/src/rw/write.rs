@@ -126,7 +126,7 @@ impl Writer {
             totlen: DIRENT_LEN + name.len() as u32,
         });
         let (bytes, state) = (&self.scratch, RefState::Normal);
-        let new = NewNode { kind: RefKind::Dirent, owner: dir, state, listed, bytes };
+        let new = NewNode { kind: RefKind::of_name(ino), owner: dir, state, listed, bytes };
         let place = self.log.put(&new)?;
         Ok(Dent { place, ino, file_type })
     }

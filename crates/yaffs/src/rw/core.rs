@@ -6,8 +6,10 @@
 //! 3. Space for all pages of an operation is there before its first one is appended.
 
 use super::log::Log;
+use crate::layout::TagsPlace;
 use crate::mount::Yaffs;
 use crate::objects::Object;
+use crate::page::Tagged;
 use crate::scan::Torn;
 use crate::tree::Entry;
 use eraseblock_mtd::MtdError;
@@ -15,7 +17,7 @@ use eraseblock_mtd::ReadError;
 use eraseblock_vfs::{DirEntry, FileSystem, FsError, FsErrorKind, Ino, StatFs};
 use eraseblock_yaffs_format::constants::{HEADER_LEN, MAX_CHUNK, object};
 use eraseblock_yaffs_format::{Extra, Header, ObjectKind, Tags};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 /// Blocks that only deletions and garbage collection may fill.
@@ -139,7 +141,35 @@ impl Core {
             }
             moved?;
         }
+        self.carry_deletions(block)?;
         self.log.erase(block).map_err(medium)?;
+        Ok(())
+    }
+
+    /// Copies the deletions in a block about to be erased that holds older pages of their objects, too.
+    /// Tags in the data have no ECC of their own: after a cut of the erase, any page may decay first,
+    /// and without its deletion an object would be back.
+    fn carry_deletions(&mut self, block: u32) -> Result<(), FsError> {
+        let layout = self.fs.flash.layout.clone();
+        if layout.place != TagsPlace::InBand || !self.log.blocks[block as usize].has_shrink {
+            return Ok(());
+        }
+        let count = layout.pages_per_block;
+        let pages = self.fs.flash.pages(block * count, count).map_err(medium_read)?;
+        let (mut older, mut deletions) = (BTreeSet::new(), BTreeMap::new());
+        for index in 0..count {
+            let Tagged::Good(tags) = layout.tags(pages.get(index)) else { continue };
+            let is_deletion = tags.extra.is_some_and(|extra| extra.parent == object::DELETED);
+            if !older.insert(tags.object) && is_deletion {
+                deletions.insert(tags.object, (tags, index));
+            }
+        }
+        for (id, (tags, index)) in deletions {
+            let data = layout.data_of(pages.get(index));
+            if let Some(data) = data.filter(|_| !self.fs.objects.all.contains_key(&id)) {
+                self.append_copy(&tags, &data[..layout.data() as usize])?;
+            }
+        }
         Ok(())
     }
 

@@ -228,3 +228,59 @@ fn of_copies_the_one_in_a_whole_block_counts() {
         fs.check().unwrap();
     }
 }
+
+/// Returns a name, or the deletion of one.
+fn name(ino: u32, version: u32, name: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let name = Dirent { pino: 1, version, ino, mctime: 50, file_type: 8, name };
+    encode::dirent(ByteOrder::Little, &name, &mut bytes);
+    bytes
+}
+
+/// A block that was being erased read whole, so that deletions which garbage collection had dropped
+/// were back. Then they decayed, and their directory could not be loaded in any later mount
+/// (found as `jffs2/nor/aged-60003@1348.off+1369.E4`).
+#[test]
+fn a_deletion_that_decays_does_not_lock_its_directory() {
+    for read_only in [false, true] {
+        let chip = nor();
+        chip.program(0, &marked(&[1])).unwrap();
+        let mut dying = marked(&[]);
+        dying.extend(name(0, 7, b"gone"));
+        chip.program(16 << 10, &dying).unwrap();
+        let options = RwOptions { read_only, ..RwOptions::default() };
+        let (fs, _) = Jffs2Rw::mount(chip.clone(), &options).unwrap();
+        chip.erase(Peb::new(1)).unwrap();
+        assert_eq!(content(&fs, "f"), b"data");
+        assert!(fs.resolve(b"gone").is_err());
+        let late = fs.late_findings();
+        assert!(late.iter().any(|it| it.code == "node-dropped"), "{late:?}");
+        fs.check().unwrap();
+    }
+}
+
+/// A name that could not be read any more after its directory was loaded stopped garbage
+/// collection at its block for good; a deletion did, too.
+#[test]
+fn a_name_that_decays_after_it_was_loaded_is_written_again() {
+    let chip = nor();
+    let inode = Inode { ino: 3, version: 1, mode: 0o100_644, ..Inode::default() };
+    let mut whole = marked(&[1]);
+    encode::inode(ByteOrder::Little, &inode, &[], &mut whole);
+    chip.program(0, &whole).unwrap();
+    let mut dying = marked(&[]);
+    dying.extend(name(3, 6, b"kept"));
+    dying.extend(name(0, 7, b"gone"));
+    chip.program(16 << 10, &dying).unwrap();
+    let fs = mount(&chip);
+    assert_eq!(fs.resolve(b"kept").unwrap(), 3);
+    chip.erase(Peb::new(1)).unwrap();
+    while chip.erase_count(Peb::new(1)) < 2 {
+        churn_once(&fs);
+    }
+    fs.check().unwrap();
+    fs.unmount().unwrap();
+    let fs = mount(&chip);
+    assert_eq!(fs.resolve(b"kept").unwrap(), 3);
+    assert!(fs.resolve(b"gone").is_err());
+}
