@@ -40,6 +40,14 @@ fn main() -> Result<()> {
     tar_out::write(&memory, memory.root(), &mut tar, &TarOptions::default())?;
     put("tar", "plain", &tar)?;
     put("cpio", "end", CPIO)?;
+    for entry in fs::read_dir("../recordings")? {
+        let path = entry?.path();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        put("recording", &name, &fs::read(&path)?)?;
+    }
+    put("recording", "fio", b"fio version 3 iolog\n25 /d/f add\n164 /d/f write 0 4096\n")?;
+    let strace = br#"1 1.000001 openat(AT_FDCWD</d>, "x", O_RDWR|O_CREAT, 0666) = 3</d/x>"#;
+    put("recording", "strace", strace)?;
     for compressor in [mkfs::Compressor::None, mkfs::Compressor::Lzo, mkfs::Compressor::Zlib] {
         let volume = ubifs(compressor)?;
         let name = format!("{compressor:?}");

@@ -3,6 +3,7 @@
 use eraseblock_base::{ByteOrder, Location};
 use eraseblock_jffs2::{Jffs2, Source};
 use eraseblock_mtd::LebDevice;
+use eraseblock_recording::{FioExport, FioVersion, Reader};
 use eraseblock_ubi_format::HeaderLayout;
 use eraseblock_ubifs::{OpenOptions, Ubifs};
 use eraseblock_vfs::walk::{Descend, Visit, walk};
@@ -175,6 +176,15 @@ pub fn read_source(tree: &SourceTree) {
         {
             let _ = std::io::copy(&mut bytes.take(READ_MOST), &mut std::io::sink());
         }
+    }
+}
+
+/// Reads a recording and writes it for fio.
+pub fn read_recording(bytes: &[u8]) {
+    let Ok(reader) = Reader::new(bytes, b"/d") else { return };
+    let Ok(mut export) = FioExport::new(std::io::sink(), FioVersion::Two, b"/d") else { return };
+    for step in reader.map_while(Result::ok) {
+        let _ = export.step(&step);
     }
 }
 

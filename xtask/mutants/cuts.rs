@@ -162,7 +162,7 @@ fn ubifs_aged() {
 
 #[test]
 fn ubifs_big_lpt() {
-    let options = Options { judge_every: 151, nested_every: 0, ..Options::of(vec![Plan::Aged(1)]) };
+    let options = Options { judge_every: 127, nested_every: 0, ..Options::of(vec![Plan::Aged(1)]) };
     survives(&big_lpt_ubifs(), options);
 }
 

@@ -28,6 +28,8 @@ pub use eraseblock_nandsim as nandsim;
 pub use eraseblock_nbd as nbd;
 #[cfg(feature = "nfs")]
 pub use eraseblock_nfs as nfs;
+#[cfg(any(feature = "fuse", feature = "lab"))]
+pub use eraseblock_recording as recording;
 #[cfg(feature = "repair")]
 pub use eraseblock_repair as repair;
 #[cfg(any(feature = "build", feature = "extract"))]

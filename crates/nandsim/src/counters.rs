@@ -26,6 +26,24 @@ pub struct Counters {
     pub virtual_ns: u64,
 }
 
+impl Counters {
+    /// Returns what was counted since an earlier state of the same chip.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            page_reads: self.page_reads - before.page_reads,
+            page_programs: self.page_programs - before.page_programs,
+            erases: self.erases - before.erases,
+            bad_marks: self.bad_marks - before.bad_marks,
+            bytes_read: self.bytes_read - before.bytes_read,
+            bytes_programmed: self.bytes_programmed - before.bytes_programmed,
+            corrected_bits: self.corrected_bits - before.corrected_bits,
+            failed_codewords: self.failed_codewords - before.failed_codewords,
+            virtual_ns: self.virtual_ns - before.virtual_ns,
+        }
+    }
+}
+
 /// The counters of a chip in use: readers add to them concurrently.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {

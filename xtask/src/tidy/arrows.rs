@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 /// All crates, lowest first: a crate may depend on those before it.
-const ROOMS: [&str; 36] = [
+const ROOMS: [&str; 37] = [
     "base",
     "codec",
     "ubi-format",
@@ -21,6 +21,7 @@ const ROOMS: [&str; 36] = [
     "ubi-schedule",
     "vfs",
     "vfs-testkit",
+    "recording",
     "ubifs",
     "jffs2",
     "yaffs",

@@ -4,6 +4,7 @@ mod chip;
 mod figures;
 mod filesystems;
 mod forecast;
+mod ops;
 mod page;
 mod shrink;
 mod story;
@@ -40,6 +41,10 @@ enum LabCommand {
     Figures(FiguresArgs),
     /// Predict how long a chip lives: a workload on a simulated one, projected to its endurance
     Forecast(forecast::ForecastArgs),
+    /// Do again what applications did: a recording of a mount, of fio or of strace
+    ReplayOps(ops::ReplayOpsArgs),
+    /// Convert a recording of a mount, of fio or of strace
+    ConvertOps(ops::ConvertOpsArgs),
 }
 
 /// Arguments of `lab figures`.
@@ -216,6 +221,8 @@ pub(crate) fn run(args: &LabArgs, session: &mut Session) -> Result<(), Failure> 
             FiguresTarget::Fs => figures::fs(session),
         },
         LabCommand::Forecast(args) => forecast::run(args, session),
+        LabCommand::ReplayOps(args) => ops::replay(args, session),
+        LabCommand::ConvertOps(args) => ops::convert(args, session),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod daemon;
 pub(crate) mod options;
+mod record;
 pub(crate) mod status;
 
 use crate::alarm::{self, Alarm};
@@ -15,6 +16,7 @@ use eraseblock::raw::fuse::{
 };
 use eraseblock::raw::mtd::Access;
 use eraseblock::target::writable::{Below, Mode};
+use record::Recording;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use status::Watch;
@@ -50,6 +52,9 @@ pub(crate) struct MountArgs {
     /// With --rw: leave a fastmap on the flash, so that the next attach need not scan it
     #[arg(long)]
     fastmap: bool,
+    /// With --rw: record what applications do, for `lab replay-ops`; the file must be new
+    #[arg(long, value_name = "FILE", requires = "rw", conflicts_with = "also")]
+    record: Option<PathBuf>,
     /// Stay in the foreground and report damage as it is found; Ctrl-C unmounts
     #[arg(short, long)]
     foreground: bool,
@@ -60,7 +65,7 @@ pub(crate) struct MountArgs {
     #[arg(long, value_name = "INSIDE:OUTSIDE[:COUNT]")]
     gid: Vec<IdRange>,
     /// Show wear, write amplification and virtual time of a mount in use: `mount --stats DIR`
-    #[arg(long, conflicts_with_all = ["dir", "rw", "also", "options", "size", "fastmap", "foreground"])]
+    #[arg(long, conflicts_with_all = ["dir", "rw", "also", "options", "size", "fastmap", "record", "foreground"])]
     stats: bool,
     /// This is the background process of the mount.
     #[arg(long, hide = true)]
@@ -102,7 +107,9 @@ pub(crate) fn run(args: &MountArgs, session: &mut Session) -> Result<(), Failure
     }
     let mode = Mode { size: args.size, fastmap: args.fastmap, ..asked.mode };
     let others: Vec<Vec<u8>> = args.also.iter().map(|also| also.volume.clone()).collect();
-    let held = held::open(&args.target, &others, asked.rw.then_some(mode), session)?;
+    let mut held = held::open(&args.target, &others, asked.rw.then_some(mode), session)?;
+    let recording = args.record.as_deref().map(|path| Recording::start(path, &mut held));
+    let recording = recording.transpose()?;
     let alarm = Alarm::new(&held.volumes);
     let watch = Watch::new(held.path.display().to_string(), held.below.clone());
     let ids =
@@ -131,7 +138,8 @@ pub(crate) fn run(args: &MountArgs, session: &mut Session) -> Result<(), Failure
             session.remark(&format!("{} on {}", held.path.display(), mounted.dir().display()));
         }
     }
-    end_all(mounts, &held, &watch)
+    let ended = end_all(mounts, &held, &watch);
+    recording.map_or(Ok(()), |it| it.end(session)).and(ended)
 }
 
 /// Mounts every volume; if one of them cannot be, none is.

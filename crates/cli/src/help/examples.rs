@@ -375,6 +375,30 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "lab replay-ops",
+        &[
+            (
+                "eraseblock lab replay-ops app.ops --fs jffs2 --part W25N01GV",
+                "What a recorded mount would cost on another file system and part",
+            ),
+            (
+                "eraseblock lab replay-ops trace.txt --root /var/lib/app",
+                "What strace -f -ttt -yy -e trace=%file,%desc saw in a folder",
+            ),
+            (
+                "eraseblock lab replay-ops job.log --on board.ubi:data",
+                "A recording of fio, in an image",
+            ),
+        ],
+    ),
+    (
+        "lab convert-ops",
+        &[(
+            "eraseblock lab convert-ops app.ops -o app.iolog --to fio3 --under /mnt/data",
+            "For fio --read_iolog=app.iolog on a mounted file system",
+        )],
+    ),
+    (
         "personalities",
         &[
             ("eraseblock personalities --dir classic", "Links named mkfs.ubifs, ubinize, ..."),

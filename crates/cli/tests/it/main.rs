@@ -39,6 +39,7 @@ mod mount_users;
 mod nand;
 mod read;
 mod readers;
+mod recordings;
 mod recovery;
 mod repair;
 mod sample;
