@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # The main job in one run: a real folder becomes a UBI image, and the image a folder again. No root.
+# ERASEBLOCK names another command than that of `make demo`.
 set -euo pipefail
 cd "$(dirname "$0")"
-eraseblock=$PWD/target/demo/eraseblock
+eraseblock=${ERASEBLOCK:-$PWD/target/demo/eraseblock}
 folder=${1:-/usr/share/doc}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

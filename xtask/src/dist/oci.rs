@@ -1,8 +1,8 @@
-//! A container image with nothing but the static program, in the layout of the Open Container
+//! A container image with nothing but the static program and licences, in the layout of the Open Container
 //! Initiative (image-spec 1.0): blobs named by their hash, and an index.
 
 use super::tree::Tree;
-use super::{VERSION, sha256};
+use super::{LICENCES, VERSION, sha256};
 use crate::command::output;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -19,6 +19,9 @@ pub(super) fn write(program: &Path, dist: &Path, epoch: &str) -> Result<()> {
     )?;
     let content = Tree::new("layer")?;
     content.copy(program, "eraseblock", 0o755)?;
+    for name in ["LICENSE-APACHE", "LICENSE-MIT", LICENCES] {
+        content.copy(&dist.join(name), &format!("licences/{name}"), 0o644)?;
+    }
     let image = Tree::new("oci")?;
     let layer = image.0.join("layer");
     content.tar(&layer, epoch, "")?;
