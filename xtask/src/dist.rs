@@ -30,6 +30,9 @@ const TARGET: &str = "x86_64-unknown-linux-musl";
 /// The build target of the Debian package: fakeroot works only with the shared C library.
 const SHARED: &str = "x86_64-unknown-linux-gnu";
 
+/// What programs contain in place of the folder in which cargo keeps what it fetched.
+const CARGO_HOME: &str = "/cargo";
+
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The file with the licences of what others wrote.
@@ -75,33 +78,36 @@ struct Sources {
     root: PathBuf,
     /// The folder in which cargo keeps what it fetched.
     cargo_home: PathBuf,
+    /// The folder of the dependencies, and what the program contains in its place.
+    dependencies: (PathBuf, String),
 }
 
 impl Sources {
-    /// Those of this repository.
+    /// Those of this repository, with the dependencies that cargo fetched.
     fn repository() -> Result<Self> {
         let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
         let home =
             home.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cargo")));
         let cargo_home = home.context("neither CARGO_HOME nor HOME is set")?;
-        Ok(Self { root: repository(), cargo_home })
+        let dependencies = (cargo_home.clone(), CARGO_HOME.to_owned());
+        Ok(Self { root: repository(), cargo_home, dependencies })
     }
 
-    /// Paths of this machine, with what the program contains in their place. The last one that matches
-    /// counts.
-    fn replaced(&self) -> Result<Vec<(PathBuf, &'static str)>> {
-        let mut pairs = vec![
-            (self.root.clone(), "/eraseblock"),
-            (self.root.join(source::THIRD_PARTY), "/third-party"),
-            (self.cargo_home.clone(), "/cargo"),
-        ];
-        let registries = self.cargo_home.join("registry/src");
-        if registries.is_dir() {
-            for registry in fs::read_dir(registries)? {
-                pairs.push((registry?.path(), "/third-party"));
+    /// Packed ones in `root`, built with an empty folder of cargo. The program contains the same paths:
+    /// the dependencies lie where cargo puts those that it fetches.
+    fn packed(root: PathBuf, cargo_home: PathBuf) -> Result<Self> {
+        let packed = root.join(source::THIRD_PARTY);
+        let any = fs::read_dir(&packed)?.next().context("no dependency is packed")??.file_name();
+        let fetched = Self::repository()?.cargo_home;
+        for registry in fs::read_dir(fetched.join("registry/src"))? {
+            let registry = registry?.path();
+            if registry.join(&any).is_dir() {
+                let place = Path::new(CARGO_HOME).join(registry.strip_prefix(&fetched)?);
+                let dependencies = (packed, place.display().to_string());
+                return Ok(Self { root, cargo_home, dependencies });
             }
         }
-        Ok(pairs)
+        bail!("cargo has not fetched {}", any.display())
     }
 }
 
@@ -154,11 +160,9 @@ fn commit_time() -> Result<String> {
 
 /// Builds the command for a target.
 fn build(sources: &Sources, target: &str) -> Result<PathBuf> {
-    let (mut rust, mut c) = (Vec::new(), Vec::new());
-    for (path, name) in sources.replaced()? {
-        rust.push(format!("--remap-path-prefix={}={name}", path.display()));
-        c.push(format!("-ffile-prefix-map={}={name}", path.display()));
-    }
+    let (from, to) = &sources.dependencies;
+    let dependencies = format!("{}={to}", from.display());
+    let root = sources.root.display();
     let mut command = cargo_in(&sources.root);
     if sources.root.join(source::THIRD_PARTY).is_dir() {
         command.arg("--offline");
@@ -168,10 +172,14 @@ fn build(sources: &Sources, target: &str) -> Result<PathBuf> {
         .args(["--package", "eraseblock-cli"])
         .env("CARGO_HOME", &sources.cargo_home)
         .env("CARGO_INCREMENTAL", "0")
-        .env("RUSTFLAGS", rust.join(" "))
+        // The last one that matches counts.
+        .env(
+            "RUSTFLAGS",
+            format!("--remap-path-prefix={root}=/eraseblock --remap-path-prefix={dependencies}"),
+        )
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .env_remove("CARGO_TARGET_DIR")
-        .env("CFLAGS", c.join(" "))
+        .env("CFLAGS", format!("-ffile-prefix-map={dependencies}"))
         // The allocator contains the time at which it was compiled. Its object is kept from one
         // commit to the next, so the time is no commit's.
         .env("SOURCE_DATE_EPOCH", "0")

@@ -192,7 +192,7 @@ fn again(dist: &Path, home: &Path) -> Result<()> {
     let name = format!("eraseblock-{VERSION}");
     let archive = dist.join(format!("{name}.tar.xz"));
     output(Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(home))?;
-    let sources = Sources { root: home.join(&name), cargo_home: home.join("cargo") };
+    let sources = Sources::packed(home.join(&name), home.join("cargo"))?;
     fs::create_dir(&sources.cargo_home)?;
     let mut ask = cargo_in(&sources.root);
     ask.args(["metadata", "--offline", "--frozen", "--format-version", "1"]);
