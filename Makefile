@@ -187,8 +187,10 @@ target/tools/bin/cargo-deny:
 deny: target/tools/bin/cargo-deny
 	target/tools/bin/cargo-deny --log-level error check licenses bans sources
 
-# The public interface of the library: any change of it must be listed.
+# The public interface of the library: any change of it must be listed. Programs of the last release,
+# in C as well, must not break.
 api: target/tools/bin/cargo-public-api target/tools/bin/cargo-semver-checks
+	$(call install,gcc libc6-dev abigail-tools)
 	@! command -v rustup >/dev/null || rustup run nightly rustc --version >/dev/null 2>&1 \
 	    || rustup --quiet toolchain install nightly --profile minimal
 	$(CARGO) xtask api $(if $(BASELINE),--baseline $(BASELINE))

@@ -15,7 +15,7 @@ step() { # what is run, timed
     "$@"
     awk -v a="$started" -v b="$EPOCHREALTIME" 'BEGIN { printf "  (%.2f s)\n", b - a }'
 }
-eraseblock() { "$eraseblock" "$@"; }
+eraseblock() { command "$eraseblock" "$@"; }
 
 # A copy, so that what is compared does not change meanwhile, and everything is readable.
 mkdir rootfs

@@ -1,6 +1,7 @@
 //! Repository tasks: the kernel oracle, benches against peers, mutated images, tidiness.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // printing is what these tasks are for
 
+mod abi;
 mod api;
 mod bench;
 mod browser;
@@ -55,7 +56,8 @@ pub(crate) const fn heap() -> Option<usize> {
 }
 
 const USAGE: &str = "usage: cargo xtask TASK
-  api [--baseline REVISION]        the public interface of the library against its list
+  api [--baseline REVISION]        the public interface of the library against its list, and with that
+                                   of a revision, for C as well
   oracle [--only NAME] [--list] [--keep] [--fresh] [--bin FILE] [--builder ours|debian]
          [--short] [--prepare]
                                    real Linux judges what is written and read here
