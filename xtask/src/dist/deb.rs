@@ -86,6 +86,8 @@ fn personalities(program: &Path) -> Result<Vec<String>> {
 fn documents(tree: &Tree, epoch: &str) -> Result<()> {
     let licence = fs::read_to_string(repository().join("LICENSE-MIT"))?;
     let body = licence.trim().lines().skip_while(|line| !line.starts_with("Permission"));
+    let notice = licence.lines().find_map(|line| line.strip_prefix("Copyright (c) "));
+    let notice = notice.context("LICENSE-MIT names no author")?;
     let body: String = body
         .map(|line| if line.is_empty() { " .\n".to_owned() } else { format!(" {line}\n") })
         .collect();
@@ -93,15 +95,14 @@ fn documents(tree: &Tree, epoch: &str) -> Result<()> {
         "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\
          Upstream-Name: eraseblock\n\n\
          Files: *\n\
-         Copyright: {}\n\
+         Copyright: {notice}\n\
          License: Expat or Apache-2.0\n\
          Comment: The libraries of others in the program, with their licences, are in\n \
          THIRD-PARTY-LICENCES.gz.\n\n\
          License: Expat\n{body}\n\
          License: Apache-2.0\n \
          On Debian systems, the text of the Apache License 2.0 is in\n \
-         /usr/share/common-licenses/Apache-2.0.\n",
-        env!("CARGO_PKG_AUTHORS")
+         /usr/share/common-licenses/Apache-2.0.\n"
     );
     tree.write(&format!("{DOC}/copyright"), copyright.as_bytes(), 0o644)?;
     let date = output(
