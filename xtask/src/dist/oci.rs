@@ -23,17 +23,20 @@ pub(super) fn write(program: &Path, dist: &Path, epoch: &str) -> Result<()> {
         content.copy(&dist.join(name), &format!("licences/{name}"), 0o644)?;
     }
     let image = Tree::new("oci")?;
-    let layer = image.0.join("layer");
-    content.tar(&layer, epoch, "")?;
-    let layer = fs::read(&layer).and_then(|bytes| fs::remove_file(&layer).map(|()| bytes))?;
+    let archive = image.0.join("layer");
+    content.tar(&archive, epoch, "")?;
+    let unpacked = sha256(&fs::read(&archive)?);
+    image.gzip("layer")?;
+    let packed = archive.with_extension("gz");
+    let layer = fs::read(&packed).and_then(|bytes| fs::remove_file(&packed).map(|()| bytes))?;
     let blobs = Blobs { image: &image };
-    let layer = blobs.put(&layer, "application/vnd.oci.image.layer.v1.tar")?;
+    let layer = blobs.put(&layer, "application/vnd.oci.image.layer.v1.tar+gzip")?;
     let config = json!({
         "created": created.trim(),
         "architecture": "amd64",
         "os": "linux",
         "config": { "Entrypoint": ["/eraseblock"], "WorkingDir": "/work" },
-        "rootfs": { "type": "layers", "diff_ids": [layer["digest"]] },
+        "rootfs": { "type": "layers", "diff_ids": [format!("sha256:{unpacked}")] },
     });
     let config =
         blobs.put(config.to_string().as_bytes(), "application/vnd.oci.image.config.v1+json")?;
