@@ -1,5 +1,5 @@
 # The words of the repository; `make help` lists them.
-.PHONY: api explore no-std features capi install-capi capi-header capi-check help setup tools demo test test-full test-posix bench dist wheel fuzz cuts mutants deny advisories \
+.PHONY: api explore no-std features capi install-capi capi-header capi-check help setup tools demo test test-full test-posix bench dist site wheel fuzz cuts mutants deny advisories \
     evaluate
 
 CARGO ?= cargo
@@ -14,6 +14,9 @@ BENCH_PACKAGES = python3-venv python3-pip liblzo2-dev python3-dev xz-utils time 
 
 # What the tests of the local page need.
 EXPLORE_PACKAGES = chromium chromium-driver fonts-dejavu-core npm
+
+# What tries the packages: installed in a fresh Debian, unpacked, read.
+DIST_CHECK_PACKAGES = fakeroot lintian man-db mandoc mmdebstrap skopeo umoci
 
 # What the evaluation needs: the tools that make the file systems of its guests.
 EVALUATE_PACKAGES = f2fs-tools nilfs-tools btrfs-progs xfsprogs dosfstools e2fsprogs
@@ -35,6 +38,8 @@ help:
 	@echo "make bench   compare with the peer tools side by side (STRICT=1: fail when a figure is missed)"
 	@echo "make evaluate  published tables of flash, measured again here and in real Linux; writes a report and docs/evaluation.md"
 	@echo "make dist    a static program, a Debian package, a container image, the sources; checksums and an SBOM"
+	@echo "             (CHECK=1: builds them again from the packed sources, compares the bytes, installs and uses them)"
+	@echo "make site    the documentation as a site with search, in target/site/html (CHECK=1: its links and search)"
 	@echo "make wheel   the Python package with the command, in target/wheels"
 	@echo "make fuzz    every fuzz target for a few seconds (nightly toolchain)"
 	@echo "make deny    licences, bans and sources of all dependencies"
@@ -109,11 +114,18 @@ evaluate: setup
 	$(CARGO) build --quiet --release --package xtask --features heap
 	target/release/xtask evaluate $(if $(QUICK),--quick,--write)
 
-# Fills target/dist; the same commit and toolchain give the same bytes.
+# Fills target/dist; the same commit and toolchain give the same bytes. With CHECK=1 the packed sources
+# are built as well, without a network, and everything is installed and used.
 dist:
-	$(call install,musl-tools binutils dpkg-dev xz-utils)
+	$(call install,musl-tools binutils dpkg-dev xz-utils $(if $(CHECK),$(DIST_CHECK_PACKAGES)))
 	@! command -v rustup >/dev/null || rustup --quiet target add x86_64-unknown-linux-musl
-	$(CARGO) xtask dist
+	$(CARGO) xtask dist $(if $(CHECK),--check)
+
+# Fills target/site/html; the generator is installed into an environment under target.
+site:
+	$(call install,python3 python3-venv python3-pip mandoc $(if $(CHECK),$(EXPLORE_PACKAGES)))
+	$(CARGO) build --quiet --package eraseblock-cli
+	$(CARGO) xtask site $(if $(CHECK),--check)
 
 # Fills target/wheels; maturin is installed into an environment under target.
 wheel:
@@ -175,8 +187,10 @@ target/tools/bin/cargo-deny:
 deny: target/tools/bin/cargo-deny
 	target/tools/bin/cargo-deny --log-level error check licenses bans sources
 
-# The public interface of the library: any change of it must be listed.
+# The public interface of the library: any change of it must be listed. Programs of the last release,
+# in C as well, must not break.
 api: target/tools/bin/cargo-public-api target/tools/bin/cargo-semver-checks
+	$(call install,gcc libc6-dev abigail-tools)
 	@! command -v rustup >/dev/null || rustup run nightly rustc --version >/dev/null 2>&1 \
 	    || rustup --quiet toolchain install nightly --profile minimal
 	$(CARGO) xtask api $(if $(BASELINE),--baseline $(BASELINE))

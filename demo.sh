@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # The main job in one run: a real folder becomes a UBI image, and the image a folder again. No root.
+# ERASEBLOCK names another command than that of `make demo`.
 set -euo pipefail
 cd "$(dirname "$0")"
-eraseblock=$PWD/target/demo/eraseblock
+eraseblock=${ERASEBLOCK:-$PWD/target/demo/eraseblock}
 folder=${1:-/usr/share/doc}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -14,7 +15,7 @@ step() { # what is run, timed
     "$@"
     awk -v a="$started" -v b="$EPOCHREALTIME" 'BEGIN { printf "  (%.2f s)\n", b - a }'
 }
-eraseblock() { "$eraseblock" "$@"; }
+eraseblock() { command "$eraseblock" "$@"; }
 
 # A copy, so that what is compared does not change meanwhile, and everything is readable.
 mkdir rootfs

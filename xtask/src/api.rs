@@ -32,7 +32,12 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     let mut command = tool("cargo-semver-checks");
     command.args(["semver-checks", "--package", PACKAGE, "--baseline-rev", &revision]);
     output(&mut command).with_context(|| format!("the interface breaks users of {revision}"))?;
-    println!("{items} passed, 0 failed: public items as listed; compatible with {revision}");
+    let functions = crate::abi::ensure_compatible(&revision)?;
+    println!(
+        "{} passed, 0 failed: public items as listed; they and {functions} functions for C are \
+         compatible with {revision}",
+        items + functions
+    );
     Ok(true)
 }
 

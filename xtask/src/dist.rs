@@ -1,21 +1,24 @@
 //! `cargo xtask dist` fills `target/dist`: the command as one static program, completions, man
 //! pages, licences, an SBOM, a Debian package, a container image, the sources with those of all
-//! dependencies, and checksums of all files.
+//! dependencies, and checksums of all files. With `--check` it also builds everything a second time,
+//! from the packed sources, and uses each part as its users do.
 //!
 //! # Invariants
 //! 1. The same commit and toolchain give the same bytes, regardless of the location of the
-//!    repository: paths of the machine are replaced in the program, and the only time is that of
-//!    the commit.
+//!    repository and of the dependencies: paths of the machine are replaced in the program, and the
+//!    only time is that of the commit.
 
+mod check;
 mod deb;
+mod licences;
 mod oci;
 mod sbom;
 mod source;
 mod tree;
 
-use crate::command::{cargo, output, repository};
+use crate::command::{cargo_in, output, repository};
 use crate::evaluate::sha256;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +30,13 @@ const TARGET: &str = "x86_64-unknown-linux-musl";
 /// The build target of the Debian package: fakeroot works only with the shared C library.
 const SHARED: &str = "x86_64-unknown-linux-gnu";
 
+/// What programs contain in place of the folder in which cargo keeps what it fetched.
+const CARGO_HOME: &str = "/cargo";
+
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The file with the licences of what others wrote.
+const LICENCES: &str = "THIRD-PARTY-LICENCES";
 
 const SHELLS: [(&str, &str); 5] = [
     ("bash", "eraseblock.bash"),
@@ -37,34 +46,109 @@ const SHELLS: [(&str, &str); 5] = [
     ("zsh", "_eraseblock"),
 ];
 
-/// Builds everything and replaces the output of an earlier run.
-pub(crate) fn run() -> Result<bool> {
-    let program = build(TARGET)?;
-    let shared = build(SHARED)?;
-    let epoch = commit_time()?;
+/// Builds everything and replaces the output of an earlier run; `--check` tries it.
+pub(crate) fn run(args: &[String]) -> Result<bool> {
+    let is_checked = match args {
+        [] => false,
+        [only] if only == "--check" => true,
+        _ => bail!("unknown arguments {args:?}"),
+    };
+    ensure_committed()?;
+    let programs = Programs::build(&Sources::repository()?)?;
     let dist = repository().join("target/dist");
-    let _ = fs::remove_dir_all(&dist);
+    let sums = pack(&programs, &dist)?;
+    print!("{sums}");
+    println!("{} files in {}", sums.lines().count() + 1, dist.display());
+    if is_checked { check::run(&dist) } else { Ok(true) }
+}
+
+/// Fails if files differ from those of the commit: the packed sources are those of the commit.
+fn ensure_committed() -> Result<()> {
+    let mut git = Command::new("git");
+    git.args(["status", "--porcelain", "--untracked-files=no"]).current_dir(repository());
+    let changed = output(&mut git)?;
+    let hint =
+        "hint: commit or stash the changes; the sources that are packed are those of the commit";
+    ensure!(changed.is_empty(), "these files were changed after the commit ({hint}):\n{changed}");
+    Ok(())
+}
+
+/// Where the sources are, and those of the dependencies.
+struct Sources {
+    root: PathBuf,
+    /// The folder in which cargo keeps what it fetched.
+    cargo_home: PathBuf,
+    /// The folder of the dependencies, and what the program contains in its place.
+    dependencies: (PathBuf, String),
+}
+
+impl Sources {
+    /// Those of this repository, with the dependencies that cargo fetched.
+    fn repository() -> Result<Self> {
+        let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+        let home =
+            home.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cargo")));
+        let cargo_home = home.context("neither CARGO_HOME nor HOME is set")?;
+        let dependencies = (cargo_home.clone(), CARGO_HOME.to_owned());
+        Ok(Self { root: repository(), cargo_home, dependencies })
+    }
+
+    /// Packed ones in `root`, built with an empty folder of cargo. The program contains the same paths:
+    /// the dependencies lie where cargo puts those that it fetches.
+    fn packed(root: PathBuf, cargo_home: PathBuf) -> Result<Self> {
+        let packed = root.join(source::THIRD_PARTY);
+        let any = fs::read_dir(&packed)?.next().context("no dependency is packed")??.file_name();
+        let fetched = Self::repository()?.cargo_home;
+        for registry in fs::read_dir(fetched.join("registry/src"))? {
+            let registry = registry?.path();
+            if registry.join(&any).is_dir() {
+                let place = Path::new(CARGO_HOME).join(registry.strip_prefix(&fetched)?);
+                let dependencies = (packed, place.display().to_string());
+                return Ok(Self { root, cargo_home, dependencies });
+            }
+        }
+        bail!("cargo has not fetched {}", any.display())
+    }
+}
+
+/// The command for both targets.
+struct Programs {
+    portable: PathBuf,
+    shared: PathBuf,
+}
+
+impl Programs {
+    fn build(sources: &Sources) -> Result<Self> {
+        Ok(Self { portable: build(sources, TARGET)?, shared: build(sources, SHARED)? })
+    }
+}
+
+/// Packs everything into `dist`, and returns its checksums.
+fn pack(programs: &Programs, dist: &Path) -> Result<String> {
+    let epoch = commit_time()?;
+    let _ = fs::remove_dir_all(dist);
     fs::create_dir_all(dist.join("completions"))?;
     let command = dist.join("eraseblock");
-    fs::copy(&program, &command)?;
+    fs::copy(&programs.portable, &command)?;
     ensure_static(&command)?;
     for (shell, file) in SHELLS {
         let script = output(Command::new(&command).args(["completions", shell]))?;
         fs::write(dist.join("completions").join(file), script)?;
     }
-    output(Command::new(&command).arg("man").arg(dist.join("man")))?;
+    let date = output(Command::new("date").args(["-u", "+%F", "-d"]).arg(format!("@{epoch}")))?;
+    output(Command::new(&command).arg("man").arg(dist.join("man")).args(["--date", date.trim()]))?;
     for name in ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "CHANGELOG.md"] {
         fs::copy(repository().join(name), dist.join(name))?;
     }
     fs::write(dist.join("eraseblock.spdx.json"), sbom::document(TARGET)?)?;
-    deb::write(&shared, &dist, &epoch)?;
-    oci::write(&command, &dist, &epoch)?;
-    source::write(&dist, &epoch)?;
-    let sums = sums(&dist)?;
+    let sources = source::tree()?;
+    fs::write(dist.join(LICENCES), licences::text(&sources.0, TARGET)?)?;
+    deb::write(&programs.shared, dist, &epoch)?;
+    oci::write(&command, dist, &epoch)?;
+    source::write(&sources, dist, &epoch)?;
+    let sums = sums(dist)?;
     fs::write(dist.join("SHA256SUMS"), &sums)?;
-    print!("{sums}");
-    println!("{} files in {}", sums.lines().count() + 1, dist.display());
-    Ok(true)
+    Ok(sums)
 }
 
 /// The time of the commit, in seconds since 1970.
@@ -75,36 +159,37 @@ fn commit_time() -> Result<String> {
 }
 
 /// Builds the command for a target.
-fn build(target: &str) -> Result<PathBuf> {
-    let root = repository();
-    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home =
-        home.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cargo")));
-    let (root_text, home) = (root.display(), home.context("neither CARGO_HOME nor HOME is set")?);
-    let home = home.display();
-    let status = cargo()
+fn build(sources: &Sources, target: &str) -> Result<PathBuf> {
+    let (from, to) = &sources.dependencies;
+    let dependencies = format!("{}={to}", from.display());
+    let root = sources.root.display();
+    let mut command = cargo_in(&sources.root);
+    if sources.root.join(source::THIRD_PARTY).is_dir() {
+        command.arg("--offline");
+    }
+    let status = command
         .args(["build", "--quiet", "--locked", "--profile", "portable", "--target", target])
         .args(["--package", "eraseblock-cli"])
+        .env("CARGO_HOME", &sources.cargo_home)
         .env("CARGO_INCREMENTAL", "0")
+        // The last one that matches counts.
         .env(
             "RUSTFLAGS",
-            format!(
-                "--remap-path-prefix={root_text}=/eraseblock --remap-path-prefix={home}=/cargo"
-            ),
+            format!("--remap-path-prefix={root}=/eraseblock --remap-path-prefix={dependencies}"),
         )
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
-        .env("CFLAGS", format!("-ffile-prefix-map={home}=/cargo"))
+        .env_remove("CARGO_TARGET_DIR")
+        .env("CFLAGS", format!("-ffile-prefix-map={dependencies}"))
         // The allocator contains the time at which it was compiled. Its object is kept from one
         // commit to the next, so the time is no commit's.
         .env("SOURCE_DATE_EPOCH", "0")
-        .current_dir(&root)
         .status()?;
     ensure!(
         status.success(),
         "cannot build for {target} (hint: rustup target add {target}, and musl-gcc of the Debian \
          package musl-tools)"
     );
-    Ok(root.join("target").join(target).join("portable/eraseblock"))
+    Ok(sources.root.join("target").join(target).join("portable/eraseblock"))
 }
 
 /// Fails if the program asks for an interpreter or contains a path of this machine.

@@ -4,12 +4,11 @@
 //! compared with what the commands print; images whose names and contents are markup must not run
 //! anything; the report must open from a file. Screenshots go to docs/explore.
 
-mod driver;
 mod images;
 
+use crate::browser::Browser;
 use crate::command::{find_program, output, repository};
 use anyhow::{Context, Result, bail, ensure};
-use driver::Browser;
 use images::Images;
 use serde_json::{Value, json};
 use std::fs;
@@ -405,27 +404,13 @@ impl Run<'_> {
     }
 
     fn accessible(&mut self) -> Result<()> {
-        let axe = repository().join("target/explore/package/axe.min.js");
-        if !axe.is_file() && find_program("npm").is_some() {
-            let folder = repository().join("target/explore");
-            fs::create_dir_all(&folder)?;
-            let pack = "npm pack --silent axe-core@4 && tar xzf axe-core-*.tgz package/axe.min.js";
-            let _ = output(Command::new("sh").args(["-c", pack]).current_dir(&folder));
-        }
-        ensure!(axe.is_file(), "axe-core is missing (hint: npm is needed to fetch it)");
-        let axe = fs::read_to_string(axe)?;
         let image = self.images.past.clone();
         let _page = self.open(&image)?;
         for scheme in ["light", "dark"] {
             self.browser.scheme(scheme)?;
             for (title, name) in VIEWS {
                 self.view(title, name)?;
-                self.browser.js(&format!("{axe}; window.axe = axe"), &[])?;
-                let script = "const done = arguments[arguments.length - 1]; axe.run().then((found) => \
-                    done(found.violations.filter((it) => ['serious', 'critical'].includes(it.impact)) \
-                    .map((it) => it.id + ': ' + it.nodes.slice(0, 3).map((node) => node.html).join(' | '))))";
-                let found = self.browser.wait_js(script)?;
-                ensure!(found == json!([]), "{title}, {scheme}: {found}");
+                self.browser.ensure_accessible().with_context(|| format!("{title}, {scheme}"))?;
             }
         }
         self.browser.scheme("light")

@@ -1,8 +1,10 @@
 //! Repository tasks: the kernel oracle, benches against peers, mutated images, tidiness.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // printing is what these tasks are for
 
+mod abi;
 mod api;
 mod bench;
+mod browser;
 mod capi;
 mod circles;
 mod command;
@@ -21,6 +23,7 @@ mod oracle;
 mod planted;
 mod posix;
 mod python;
+mod site;
 mod subject;
 mod suite;
 mod tidy;
@@ -53,7 +56,8 @@ pub(crate) const fn heap() -> Option<usize> {
 }
 
 const USAGE: &str = "usage: cargo xtask TASK
-  api [--baseline REVISION]        the public interface of the library against its list
+  api [--baseline REVISION]        the public interface of the library against its list, and with that
+                                   of a revision, for C as well
   oracle [--only NAME] [--list] [--keep] [--fresh] [--bin FILE] [--builder ours|debian]
          [--short] [--prepare]
                                    real Linux judges what is written and read here
@@ -68,7 +72,8 @@ const USAGE: &str = "usage: cargo xtask TASK
   damage [--asm] [--count N] [--shard I/N]
                                    random damage of volumes with a known past, repaired; or of
                                    images that disasm and asm must make again
-  dist                             static program, completions, man pages, checksums and SBOM
+  dist [--check]                   static program, packages, sources, man pages, checksums and SBOM;
+                                   --check builds them again elsewhere, and installs and uses them
   evaluate [--quick | --no-guest] [--guests nand,card,disk,cuts] [--linux-from FILE] [--fresh]
          [--write] [--out DIR] [--bin FILE]
                                    all published tables, measured again in process and in real
@@ -97,6 +102,9 @@ const USAGE: &str = "usage: cargo xtask TASK
                                    public suites on mounts of UBIFS, JFFS2 and the model
   python [--wheel]                 tests of the Python package, with --wheel also of its plug-ins
   wheel [--profile NAME]           the Python package as a wheel, in target/wheels
+  site [--bin FILE] [--check] [--screenshots]
+                                   the documentation as a site, in target/site; --check follows its
+                                   links and searches it in Chromium
   subject ...                      what the oracle judges and the command cannot show
   test [--full] [--list] [--only STEP]
                                    every step of make test or make test-full, with times and counts
@@ -121,7 +129,7 @@ fn main() -> ExitCode {
         "consumer" => consumer::run(),
         "cuts" => cuts::run(rest),
         "damage" => damage::run(rest),
-        "dist" => dist::run(),
+        "dist" => dist::run(rest),
         "explore" => explore::run(rest),
         "evaluate" => evaluate::run(rest),
         "mutants" => mutants::run(rest),
@@ -131,6 +139,7 @@ fn main() -> ExitCode {
         "python" => python::run(rest),
         "wheel" => python::wheel(rest),
         "test" => suite::run(rest),
+        "site" => site::run(rest),
         "subject" => subject::run(rest),
         "tidy" => tidy::run(),
         "--help" | "-h" => {

@@ -48,12 +48,13 @@ const EXIT_STATUS: &[(&str, &str)] = &[
     ("3", "It could not be done. With --strict also: Linux would refuse the image."),
 ];
 
-/// How the classic tools end.
-const CLASSIC_EXIT_STATUS: &[(&str, &str)] = &[
-    ("0", "Done."),
-    ("1", "mkfs.jffs2 and sumtool: the command line makes no sense."),
-    ("255", "It could not be done. mkfs.ubifs and ubinize: also a wrong command line."),
-];
+/// How mkfs.jffs2 and sumtool end.
+const JFFS2_EXIT_STATUS: &[(&str, &str)] =
+    &[("0", "Done."), ("1", "The command line makes no sense."), ("255", "It could not be done.")];
+
+/// How mkfs.ubifs and ubinize end.
+const UBI_EXIT_STATUS: &[(&str, &str)] =
+    &[("0", "Done."), ("255", "It could not be done, or the command line makes no sense.")];
 
 /// How fsck.ubifs and fsck.jffs2 end: a sum.
 const FSCK_EXIT_STATUS: &[(&str, &str)] = &[
@@ -97,17 +98,13 @@ pub(crate) fn is_classic(command: &str) -> bool {
 
 /// How a command ends.
 pub(crate) fn exit_status(command: &str) -> &'static [(&'static str, &'static str)] {
-    if Personality::READERS.iter().any(|one| one.name() == command) {
-        READER_EXIT_STATUS
-    } else if [Personality::FsckJffs2, Personality::FsckUbifs]
-        .iter()
-        .any(|one| one.name() == command)
-    {
-        FSCK_EXIT_STATUS
-    } else if is_classic(command) {
-        CLASSIC_EXIT_STATUS
-    } else {
-        EXIT_STATUS
+    let mut all = Personality::CLASSIC.iter().chain(&Personality::READERS);
+    match all.find(|one| one.name() == command) {
+        None => EXIT_STATUS,
+        Some(Personality::FsckJffs2 | Personality::FsckUbifs) => FSCK_EXIT_STATUS,
+        Some(Personality::MkfsJffs2 | Personality::Sumtool) => JFFS2_EXIT_STATUS,
+        Some(Personality::MkfsUbifs | Personality::Ubinize) => UBI_EXIT_STATUS,
+        Some(_) => READER_EXIT_STATUS,
     }
 }
 

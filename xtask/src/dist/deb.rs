@@ -2,13 +2,17 @@
 //! completions, and links by the names of the classic tools in a folder that is not in PATH.
 
 use super::tree::Tree;
-use super::{SHELLS, VERSION};
+use super::{LICENCES, SHELLS, VERSION};
 use crate::command::{output, repository};
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// Links by the names of other tools. It is not in PATH; once it is, man(1) looks for pages in the
+/// folder `share/man` next to it.
+const OTHER_NAMES: &str = "usr/lib/eraseblock";
 
 /// Where the shells of Debian look for completions.
 const COMPLETIONS: [(&str, &str); 3] = [
@@ -19,14 +23,16 @@ const COMPLETIONS: [(&str, &str); 3] = [
 
 const DOC: &str = "usr/share/doc/eraseblock";
 
-const MAINTAINER: &str = "the eraseblock developers <eraseblock@packages.debian.org>";
+/// The authors of `Cargo.toml`. The format wants an address; they publish none, and this one can
+/// belong to no one.
+const MAINTAINER: &str = concat!(env!("CARGO_PKG_AUTHORS"), " <maintainers@eraseblock.invalid>");
 
 /// Packs `program` with the completions and man pages in `dist`; the package is written there.
 pub(super) fn write(program: &Path, dist: &Path, epoch: &str) -> Result<()> {
     let tree = Tree::new("deb")?;
     tree.copy(program, "usr/bin/eraseblock", 0o755)?;
     for name in personalities(program)? {
-        tree.link(&format!("usr/lib/eraseblock/bin/{name}"), "../../../bin/eraseblock")?;
+        tree.link(&format!("{OTHER_NAMES}/bin/{name}"), "../../../bin/eraseblock")?;
     }
     for (shell, place) in COMPLETIONS {
         let file = SHELLS.iter().find(|(name, _)| *name == shell).context("a shell")?.1;
@@ -36,11 +42,16 @@ pub(super) fn write(program: &Path, dist: &Path, epoch: &str) -> Result<()> {
         let page = page?.path();
         let name = page.file_name().context("a page")?.to_string_lossy().into_owned();
         let section = page.extension().context("a section")?.to_string_lossy();
-        let place = format!("usr/share/man/man{section}/{name}");
+        // A page by the name of another tool may be in that tool's package as well.
+        let share = if name.starts_with("eraseblock") { "usr" } else { OTHER_NAMES };
+        let place = format!("{share}/share/man/man{section}/{name}");
         tree.copy(&page, &place, 0o644)?;
         tree.gzip(&place)?;
     }
     documents(&tree, epoch)?;
+    let licences = format!("{DOC}/{LICENCES}");
+    tree.copy(&dist.join(LICENCES), &licences, 0o644)?;
+    tree.gzip(&licences)?;
     tree.write("DEBIAN/control", control(program, &tree)?.as_bytes(), 0o644)?;
     tree.settle(epoch)?;
     let package = dist.join(format!("eraseblock_{VERSION}_amd64.deb"));
@@ -75,6 +86,8 @@ fn personalities(program: &Path) -> Result<Vec<String>> {
 fn documents(tree: &Tree, epoch: &str) -> Result<()> {
     let licence = fs::read_to_string(repository().join("LICENSE-MIT"))?;
     let body = licence.trim().lines().skip_while(|line| !line.starts_with("Permission"));
+    let notice = licence.lines().find_map(|line| line.strip_prefix("Copyright (c) "));
+    let notice = notice.context("LICENSE-MIT names no author")?;
     let body: String = body
         .map(|line| if line.is_empty() { " .\n".to_owned() } else { format!(" {line}\n") })
         .collect();
@@ -82,8 +95,10 @@ fn documents(tree: &Tree, epoch: &str) -> Result<()> {
         "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\
          Upstream-Name: eraseblock\n\n\
          Files: *\n\
-         Copyright: the eraseblock developers\n\
-         License: Expat or Apache-2.0\n\n\
+         Copyright: {notice}\n\
+         License: Expat or Apache-2.0\n\
+         Comment: The libraries of others in the program, with their licences, are in\n \
+         THIRD-PARTY-LICENCES.gz.\n\n\
          License: Expat\n{body}\n\
          License: Apache-2.0\n \
          On Debian systems, the text of the Apache License 2.0 is in\n \

@@ -1,8 +1,8 @@
-//! A container image with nothing but the static program, in the layout of the Open Container
+//! A container image with nothing but the static program and licences, in the layout of the Open Container
 //! Initiative (image-spec 1.0): blobs named by their hash, and an index.
 
 use super::tree::Tree;
-use super::{VERSION, sha256};
+use super::{LICENCES, VERSION, sha256};
 use crate::command::output;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -19,18 +19,24 @@ pub(super) fn write(program: &Path, dist: &Path, epoch: &str) -> Result<()> {
     )?;
     let content = Tree::new("layer")?;
     content.copy(program, "eraseblock", 0o755)?;
+    for name in ["LICENSE-APACHE", "LICENSE-MIT", LICENCES] {
+        content.copy(&dist.join(name), &format!("licences/{name}"), 0o644)?;
+    }
     let image = Tree::new("oci")?;
-    let layer = image.0.join("layer");
-    content.tar(&layer, epoch, "")?;
-    let layer = fs::read(&layer).and_then(|bytes| fs::remove_file(&layer).map(|()| bytes))?;
+    let archive = image.0.join("layer");
+    content.tar(&archive, epoch, "")?;
+    let unpacked = sha256(&fs::read(&archive)?);
+    image.gzip("layer")?;
+    let packed = archive.with_extension("gz");
+    let layer = fs::read(&packed).and_then(|bytes| fs::remove_file(&packed).map(|()| bytes))?;
     let blobs = Blobs { image: &image };
-    let layer = blobs.put(&layer, "application/vnd.oci.image.layer.v1.tar")?;
+    let layer = blobs.put(&layer, "application/vnd.oci.image.layer.v1.tar+gzip")?;
     let config = json!({
         "created": created.trim(),
         "architecture": "amd64",
         "os": "linux",
         "config": { "Entrypoint": ["/eraseblock"], "WorkingDir": "/work" },
-        "rootfs": { "type": "layers", "diff_ids": [layer["digest"]] },
+        "rootfs": { "type": "layers", "diff_ids": [format!("sha256:{unpacked}")] },
     });
     let config =
         blobs.put(config.to_string().as_bytes(), "application/vnd.oci.image.config.v1+json")?;

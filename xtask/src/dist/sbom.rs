@@ -81,7 +81,7 @@ pub(super) fn document(target: &str) -> Result<String> {
 
 /// Returns name and version of each package that is built for the command, from `cargo tree`. The
 /// packages that cargo resolved include those for other packages of the workspace.
-fn built(target: &str) -> Result<BTreeSet<String>> {
+pub(super) fn built(target: &str) -> Result<BTreeSet<String>> {
     let mut command = cargo();
     command.args(["tree", "--package", "eraseblock-cli", "--edges", "normal,build", "--locked"]);
     command.args(["--prefix", "none", "--target", target]);

@@ -9,10 +9,19 @@ use std::path::Path;
 use std::process::Command;
 
 /// Where the dependencies lie in the archive.
-const THIRD_PARTY: &str = "third-party";
+pub(super) const THIRD_PARTY: &str = "third-party";
 
-/// Packs the sources of the commit into `dist` as `eraseblock-VERSION.tar.xz`.
-pub(super) fn write(dist: &Path, epoch: &str) -> Result<()> {
+/// Makes cargo take the dependencies from there.
+const REPLACED: &str = "
+[source.crates-io]
+replace-with = \"third-party\"
+
+[source.third-party]
+directory = \"third-party\"
+";
+
+/// Returns the sources of the commit with those of all dependencies.
+pub(super) fn tree() -> Result<Tree> {
     let tree = Tree::new("source")?;
     let archive = tree.0.with_extension("tar");
     let mut git = Command::new("git");
@@ -26,12 +35,17 @@ pub(super) fn write(dist: &Path, epoch: &str) -> Result<()> {
             .arg(&tree.0),
     )?;
     fs::remove_file(&archive)?;
+    // The folders have the names that they have in cargo's own registry.
     let mut vendor = cargo();
-    vendor.args(["vendor", "--quiet", "--locked", THIRD_PARTY]).current_dir(&tree.0);
-    let configuration = output(&mut vendor)?;
+    vendor.args(["vendor", "--quiet", "--locked", "--versioned-dirs", THIRD_PARTY]);
+    output(vendor.current_dir(&tree.0))?;
     let path = tree.0.join(".cargo/config.toml");
-    let configured = format!("{}\n{}", fs::read_to_string(&path)?, configuration.trim_start());
-    fs::write(path, configured)?;
+    fs::write(&path, fs::read_to_string(&path)? + REPLACED)?;
+    Ok(tree)
+}
+
+/// Packs them into `dist` as `eraseblock-VERSION.tar.xz`.
+pub(super) fn write(tree: &Tree, dist: &Path, epoch: &str) -> Result<()> {
     let prefix = format!("eraseblock-{VERSION}");
     let archive = dist.join(format!("{prefix}.tar"));
     tree.tar(&archive, epoch, &prefix)?;

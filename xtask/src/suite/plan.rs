@@ -31,7 +31,7 @@ struct Row {
 /// In the order of their start. The short form uses one build for everything: tests, mounts, power
 /// cuts and the oracle's guest. Steps of cargo follow each other, because they would only wait for
 /// its lock.
-const ROWS: [Row; 24] = [
+const ROWS: [Row; 26] = [
     Row {
         name: "format",
         short: "{cargo} fmt --all --check",
@@ -111,6 +111,20 @@ const ROWS: [Row; 24] = [
         short: "",
         full: "{xtask} python --wheel",
         after: &["release"],
+        counts: counts::last_line,
+    },
+    Row {
+        name: "dist",
+        short: "",
+        full: "make --no-print-directory dist CHECK=1",
+        after: &["release"],
+        counts: counts::last_line,
+    },
+    Row {
+        name: "site",
+        short: "",
+        full: "make --no-print-directory site CHECK=1",
+        after: &["build"],
         counts: counts::last_line,
     },
     Row {
@@ -252,7 +266,7 @@ mod tests {
         };
         let (short, full) = (names(false), names(true));
         assert!(short.iter().all(|name| full.contains(name)));
-        assert_eq!(full.len() - short.len(), 10);
+        assert_eq!(full.len() - short.len(), 12);
     }
 
     #[test]

@@ -100,7 +100,7 @@ fn completions_and_manual_pages_are_written() {
     for shell in ["bash", "zsh", "fish"] {
         assert!(sample.ok(&["completions", shell]).out.contains("extract"), "{shell}");
     }
-    sample.ok(&["man", "man"]);
+    sample.ok(&["man", "man", "--date", "2026-01-31"]);
     for page in ["eraseblock.1", "eraseblock-extract.1", "eraseblock-mkfs-ubifs.1"] {
         assert!(sample.path("man").join(page).exists(), "{page}");
     }
@@ -111,12 +111,22 @@ fn completions_and_manual_pages_are_written() {
         for section in [".SH NAME", ".SH SYNOPSIS", ".SH \"EXIT STATUS\"", ".SH EXAMPLES"] {
             assert_eq!(text.matches(section).count(), 1, "{:?}: {section}", page.file_name());
         }
+        let title = text.lines().find(|line| line.starts_with(".TH ")).unwrap();
+        assert!(title.contains(" \"2026-01-31\" \"eraseblock 0."), "{title}");
+        // Options that the short help leaves out had no text: the next paragraph followed their name.
+        let lines: Vec<&str> = text.lines().collect();
+        for three in lines.windows(3).filter(|three| three[0] == ".TP") {
+            assert!(!three[2].starts_with('.') && !three[2].is_empty(), "{three:?}");
+        }
         let examples = text.split(".SH EXAMPLES").nth(1).unwrap();
         assert!(examples.contains(".RS"), "{:?}", page.file_name());
     }
     for (page, says) in [
         ("mkfs.ubifs.8", "SOURCE_DATE_EPOCH"),
         ("ubinize.8", "255"),
+        ("ubinize.8", "or the command line makes no sense"),
+        ("fsck.jffs2.8", "Problems were corrected."),
+        ("jefferson.1", "Nothing could be written."),
         ("mkfs.jffs2.1", "SOURCE_DATE_EPOCH"),
         ("sumtool.1", "255"),
         ("eraseblock-build.1", "SOURCE_DATE_EPOCH"),
@@ -126,6 +136,11 @@ fn completions_and_manual_pages_are_written() {
             "{page}"
         );
     }
+    for date in ["26", "2026-1-31x", "yesterday!"] {
+        let refused = sample.run(&["man", "other", "--date", date]);
+        assert!(refused.code == 2 && refused.err.contains("expected a date"), "{}", refused.err);
+    }
+    assert!(!sample.path("other").exists());
 }
 
 #[test]

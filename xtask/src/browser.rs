@@ -1,7 +1,9 @@
 //! A browser without a window, driven over WebDriver's HTTP.
 
-use anyhow::{Context, Result, bail};
+use crate::command::{find_program, output, repository};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
@@ -13,7 +15,7 @@ const PATIENCE: Duration = Duration::from_mins(2);
 const WINDOW: &str = "--window-size=1280,860";
 
 /// A browser, with the program that drives it.
-pub(super) struct Browser {
+pub(crate) struct Browser {
     driver: Child,
     port: u16,
     session: String,
@@ -21,7 +23,7 @@ pub(super) struct Browser {
 
 impl Browser {
     /// Starts both. The browser resolves no name but that of this machine.
-    pub(super) fn start() -> Result<Self> {
+    pub(crate) fn start() -> Result<Self> {
         let mut command = Command::new("chromedriver");
         let mut driver =
             command.arg("--port=0").stdout(Stdio::piped()).spawn().context("chromedriver")?;
@@ -96,29 +98,29 @@ impl Browser {
     }
 
     /// Opens an address.
-    pub(super) fn go(&self, address: &str) -> Result<()> {
+    pub(crate) fn go(&self, address: &str) -> Result<()> {
         self.post("/url", &json!({ "url": address })).map(drop)
     }
 
     /// Runs a script in the page; returns its result.
-    pub(super) fn js(&self, script: &str, args: &[Value]) -> Result<Value> {
+    pub(crate) fn js(&self, script: &str, args: &[Value]) -> Result<Value> {
         self.post("/execute/sync", &json!({ "script": script, "args": args }))
     }
 
     /// The same for a script that calls its last argument with the result.
-    pub(super) fn wait_js(&self, script: &str) -> Result<Value> {
+    pub(crate) fn wait_js(&self, script: &str) -> Result<Value> {
         self.post("/timeouts", &json!({ "script": 60_000 }))?;
         self.post("/execute/async", &json!({ "script": script, "args": [] }))
     }
 
     /// Runs a script at the start of every page from now on.
-    pub(super) fn watch(&self, script: &str) -> Result<()> {
+    pub(crate) fn watch(&self, script: &str) -> Result<()> {
         let command = "Page.addScriptToEvaluateOnNewDocument";
         self.cdp(command, &json!({ "source": script }))
     }
 
     /// Prefers the colour scheme `light` or `dark`.
-    pub(super) fn scheme(&self, scheme: &str) -> Result<()> {
+    pub(crate) fn scheme(&self, scheme: &str) -> Result<()> {
         let feature = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
         self.cdp("Emulation.setEmulatedMedia", &json!({ "features": feature }))
     }
@@ -128,7 +130,7 @@ impl Browser {
     }
 
     /// Presses and releases each key.
-    pub(super) fn keys(&self, keys: &str) -> Result<()> {
+    pub(crate) fn keys(&self, keys: &str) -> Result<()> {
         let press = |key: char| {
             let value = key.to_string();
             [
@@ -142,7 +144,7 @@ impl Browser {
     }
 
     /// Returns the messages of a log since the last call, with their levels.
-    pub(super) fn log(&self, kind: &str) -> Result<Vec<String>> {
+    pub(crate) fn log(&self, kind: &str) -> Result<Vec<String>> {
         let entries = self.post("/se/log", &json!({ "type": kind }))?;
         let is_plain = kind == "performance";
         let text = |entry: &Value| {
@@ -153,10 +155,33 @@ impl Browser {
     }
 
     /// Returns a picture of the window as PNG.
-    pub(super) fn screenshot(&self) -> Result<Vec<u8>> {
+    pub(crate) fn screenshot(&self) -> Result<Vec<u8>> {
         let picture = self.call("GET", &format!("{}/screenshot", self.session), &Value::Null)?;
         decoded(picture.as_str().context("no picture")?).context("the picture is no base64")
     }
+
+    /// Fails if axe-core finds a serious fault of accessibility in the page.
+    pub(crate) fn ensure_accessible(&self) -> Result<()> {
+        self.js(&format!("{}; window.axe = axe", axe()?), &[])?;
+        let script = "const done = arguments[arguments.length - 1]; axe.run().then((found) => \
+            done(found.violations.filter((it) => ['serious', 'critical'].includes(it.impact)) \
+            .map((it) => it.id + ': ' + it.nodes.slice(0, 3).map((node) => node.html).join(' | '))))";
+        let found = self.wait_js(script)?;
+        ensure!(found == json!([]), "{found}");
+        Ok(())
+    }
+}
+
+/// Returns axe-core, which npm fetches once.
+fn axe() -> Result<String> {
+    let folder = repository().join("target/explore");
+    let file = folder.join("package/axe.min.js");
+    if !file.is_file() && find_program("npm").is_some() {
+        fs::create_dir_all(&folder)?;
+        let pack = "npm pack --silent axe-core@4 && tar xzf axe-core-*.tgz package/axe.min.js";
+        let _ = output(Command::new("sh").args(["-c", pack]).current_dir(&folder));
+    }
+    fs::read_to_string(file).context("axe-core is missing (hint: npm is needed to fetch it)")
 }
 
 impl Drop for Browser {
