@@ -169,6 +169,6 @@ fn ubifs_big_lpt() {
 #[test]
 fn ubifs_nor() {
     let plans = (0..single_count()).step_by(17).map(Plan::Single).collect();
-    let options = Options { judge_every: 97, nested_every: 499, ..Options::of(plans) };
+    let options = Options { judge_every: 61, nested_every: 499, ..Options::of(plans) };
     survives(&ubifs(Shape::Nor), options);
 }

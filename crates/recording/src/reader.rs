@@ -10,7 +10,7 @@ use std::io::{BufRead, Read};
 /// Maximum number of bytes in a line.
 pub const MAX_LINE: usize = 64 << 10;
 
-/// Where a recording comes from, told by its first line.
+/// Where a recording comes from, by its first line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
     /// A mount that was recorded, or a conversion.

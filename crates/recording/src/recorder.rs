@@ -19,7 +19,7 @@ use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Tells the nanoseconds since the recording began.
+/// Returns the nanoseconds since the recording began.
 pub struct Clock(Box<dyn Fn() -> u64 + Send + Sync>);
 
 impl Clock {

@@ -176,7 +176,7 @@ impl<'a> Replay<'a> {
                 self.fs.set_attr(self.file(*file)?, &changes, &self.by())
             }
             Op::SetAttr { file, mode } => {
-                // Owners and times cost the same whatever they are.
+                // Which owners and times they are makes no difference to the flash.
                 let permissions = mode.map(|mode| mode & 0o7777);
                 let changes =
                     SetAttr { permissions, touch: permissions.is_none(), ..SetAttr::default() };

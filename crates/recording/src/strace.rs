@@ -1,6 +1,6 @@
 //! The output of `strace -f -ttt -yy -e trace=%file,%desc`.
 //!
-//! `-yy` writes the path of a file descriptor behind its number, so that no table of descriptors is
+//! `-yy` writes the path of a file descriptor after its number, so that no table of descriptors is
 //! needed but for their positions.
 
 mod call;
@@ -24,7 +24,7 @@ pub(crate) struct Import {
     named: Named,
     /// Seconds and nanoseconds of the first line.
     start: Option<u64>,
-    /// By the number of the descriptor and the path behind it.
+    /// By the number and the path of the descriptor.
     open: HashMap<Fd, Open>,
     /// Sizes of files, as far as they are known.
     sizes: HashMap<u64, u64>,
@@ -333,7 +333,7 @@ impl Import {
         }
     }
 
-    /// Returns the file behind a descriptor.
+    /// Returns the file of a descriptor.
     fn by_fd(&mut self, call: &Call<'_>, at: usize, emit: &mut dyn FnMut(Op)) -> Option<u64> {
         let fd = call.fd(at)?;
         if let Some(open) = self.open.get(&fd) {

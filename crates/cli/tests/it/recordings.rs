@@ -115,7 +115,7 @@ fn transfers(sample: &Sample, recording: &str, root: &Path) -> Vec<String> {
     lines.map(|line| line.split_once(' ').unwrap().1.to_owned()).collect()
 }
 
-/// Runs a program of somebody else under strace; `false` if one of them is not installed.
+/// Runs a foreign program under strace; `false` if one of them is not installed.
 fn traced(sample: &Sample, arguments: &[&str]) -> bool {
     let options = ["-f", "-ttt", "-yy", "-e", "trace=%file,%desc", "-o", "trace.txt"];
     let run =

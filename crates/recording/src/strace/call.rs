@@ -1,6 +1,6 @@
 //! One call in the output of `strace`.
 
-/// A file descriptor and the path behind it, absolute.
+/// A file descriptor and its path, absolute.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Fd {
     number: u32,
@@ -91,7 +91,7 @@ impl<'a> Call<'a> {
         if path.starts_with(b"/") {
             return Some(path);
         }
-        let dir = behind(self.word(dir)?)?;
+        let dir = bracketed(self.word(dir)?)?;
         Some(if path.is_empty() { dir } else { [dir, path].join(&b'/') })
     }
 
@@ -113,18 +113,18 @@ impl<'a> Call<'a> {
 
     /// Returns all absolute paths.
     pub(super) fn paths(&self) -> impl Iterator<Item = Vec<u8>> + '_ {
-        (0..self.args.len()).filter_map(|at| self.path(at).or_else(|| behind(self.args[at])))
+        (0..self.args.len()).filter_map(|at| self.path(at).or_else(|| bracketed(self.args[at])))
     }
 }
 
 /// Reads `3</path>`.
 fn fd(text: &str) -> Option<Fd> {
     let number = text.split('<').next()?.parse().ok()?;
-    Some(Fd { number, path: behind(text)? })
+    Some(Fd { number, path: bracketed(text)? })
 }
 
 /// Returns the path in angle brackets, if it is one.
-fn behind(text: &str) -> Option<Vec<u8>> {
+fn bracketed(text: &str) -> Option<Vec<u8>> {
     let (_, rest) = text.split_once('<')?;
     let path = rest.split(['<', '>']).next()?;
     path.starts_with('/').then(|| unescaped(path))

@@ -172,7 +172,7 @@ fn collection_loses_nothing_and_brings_nothing_back() {
     assert!(chip.violations().is_empty());
 }
 
-/// A block had pages of an object and, behind them, its deletion; both were void, so the block was
+/// A block had pages of an object and, after them, its deletion; both were void, so the block was
 /// collected. A cut erase left it readable at first, then the deletion decayed before what it voids,
 /// and the object was back. Tags in the spare bytes have an ECC of their own and outlast that
 /// (found as `yaffs2/inband/aged-50017@1339.E4`).

@@ -19,7 +19,7 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    /// Makes the file, and puts the recorder in front of the only volume.
+    /// Makes the file, and serves the only volume through the recorder.
     pub(super) fn start(path: &Path, held: &mut Held) -> Result<Self, Failure> {
         let [volume] = &mut held.volumes[..] else {
             return Err(Failure::usage("one volume at a time can be recorded"));

@@ -260,7 +260,7 @@ fn a_deletion_that_decays_does_not_lock_its_directory() {
 }
 
 /// A name that could not be read any more after its directory was loaded stopped garbage
-/// collection at its block for good; a deletion did, too.
+/// collection at its block for ever; a deletion did, too.
 #[test]
 fn a_name_that_decays_after_it_was_loaded_is_written_again() {
     let chip = nor();
