@@ -36,13 +36,12 @@ pub(super) fn text(sources: &Path, target: &str) -> Result<String> {
         let packages: Vec<String> = packages.into_iter().collect();
         let _ = write!(all, "\n{}\n{}:\n\n{text}\n", "-".repeat(80), packages.join(", "));
     }
-    let silent: Vec<String> = silent.into_iter().collect();
-    let _ = write!(
-        all,
-        "\n{}\nThese name their licences only in their descriptions, which the SBOM repeats:\n{}\n",
-        "-".repeat(80),
-        silent.join(", ")
-    );
+    if !silent.is_empty() {
+        let silent: Vec<String> = silent.into_iter().collect();
+        let line = "-".repeat(80);
+        let what = "These name their licences only in their descriptions, which the SBOM repeats";
+        let _ = write!(all, "\n{line}\n{what}:\n{}\n", silent.join(", "));
+    }
     Ok(all)
 }
 
