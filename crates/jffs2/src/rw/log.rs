@@ -278,22 +278,26 @@ impl Log {
         self.write_failed(block, error)
     }
 
-    /// Writes the buffer to flash and fills the page with padding.
+    /// Writes the buffer to flash and fills the page with padding. Some blocks in a row may fail.
     pub(crate) fn flush(&mut self) -> Result<(), FsError> {
-        let mut cause = String::new();
-        for _ in 0..ATTEMPTS {
+        let mut failures = 0;
+        loop {
             let store = &mut self.tree.store;
             let (Some(block), false) = (store.blocks.next(), store.wbuf.is_empty()) else {
                 // Only now, with every replacement on flash, may the originals be erased.
                 store.release_pending();
                 return Ok(());
             };
-            if let Err(error) = store.pad(block) {
-                cause = placed(block, &error);
-                self.write_failed(block, error)?;
+            let Err(error) = store.pad(block) else { continue };
+            failures += 1;
+            if failures > ATTEMPTS {
+                let cause = placed(block, &error);
+                return Err(
+                    self.lose("nodes of the write buffer cannot be brought to flash", &cause)
+                );
             }
+            self.write_failed(block, error)?;
         }
-        Err(self.lose("nodes of the write buffer cannot be brought to flash", &cause))
     }
 
     /// Programs one page of padding after the last node.

@@ -222,3 +222,75 @@ fn work_in_the_background_that_fails_says_so() {
     assert_eq!(error.kind(), FsErrorKind::Io, "{error}");
     assert!(fs.why_read_only().is_some());
 }
+
+/// Every program and every erase fails from now on.
+fn broken() -> FaultPlan {
+    let chance = |on| Chance { on, per_billion: 1_000_000_000, fault: Fault::Fail };
+    let chances = [Trigger::Program, Trigger::Erase].map(chance).to_vec();
+    FaultPlan { chances, ..FaultPlan::new(1) }
+}
+
+#[test]
+fn blocks_that_fail_in_a_row_are_left_up_to_a_limit() {
+    let begin = || {
+        let chip = small(MediumKind::Nand);
+        let fs = mount(&chip);
+        let ino = fs.create(1, b"f", &FILE, &by(1)).unwrap();
+        fs.sync().unwrap();
+        (chip, fs, ino)
+    };
+    let write = |fs: &Jffs2Rw, ino| fs.write(ino, 0, &[7; 100], &by(2)).and_then(|()| fs.sync());
+    for failing in 1..=5 {
+        let (chip, fs, ino) = begin();
+        let first = chip.next_event();
+        let at = (first..first + failing).map(|number| (number, Fault::Fail)).collect();
+        chip.set_plan(FaultPlan { at, ..FaultPlan::new(1) });
+        let done = write(&fs, ino);
+        assert_eq!(
+            done.is_ok(),
+            failing <= 4,
+            "{failing} blocks fail: {done:?}, {:?}",
+            fs.late_findings()
+        );
+    }
+    let (chip, fs, ino) = begin();
+    let first = chip.next_event();
+    chip.set_plan(broken());
+    write(&fs, ino).unwrap_err();
+    assert_eq!(chip.next_event() - first, 5, "no more blocks are tried");
+}
+
+/// A change that ends all writing has lost something: it never reports success.
+#[test]
+fn what_ends_all_writing_fails() {
+    for step in 0..120 {
+        let chip = small(MediumKind::Nand);
+        let fs = mount(&chip);
+        let ino = fs.create(1, b"f", &FILE, &by(1)).unwrap();
+        let mut random = SplitMix64::new(step);
+        let mut write = |number: u64| {
+            let data: Vec<u8> = (0..150).map(|_| random.next_u64() as u8).collect();
+            fs.write(ino, number * 150, &data, &by(2))
+        };
+        (0..step).for_each(|number| write(number).unwrap());
+        chip.set_plan(broken());
+        let done = write(step);
+        assert!(fs.why_read_only().is_none() || done.is_err(), "write {step}");
+    }
+}
+
+#[test]
+fn an_unmount_after_writing_has_ended_writes_nothing() {
+    let chip = small(MediumKind::Nand);
+    let fs = mount(&chip);
+    let ino = fs.create(1, b"f", &FILE, &by(1)).unwrap();
+    fs.sync().unwrap();
+    fs.write(ino, 0, &[7; 100], &by(2)).unwrap();
+    chip.set_plan(broken());
+    fs.sync().unwrap_err();
+    assert!(fs.why_read_only().is_some());
+    chip.set_plan(FaultPlan::new(1));
+    let before = chip.next_event();
+    let _ = fs.unmount();
+    assert_eq!(chip.next_event(), before);
+}

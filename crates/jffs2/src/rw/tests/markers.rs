@@ -214,3 +214,33 @@ fn bytes_between_nodes_that_are_no_node_are_noted() {
     assert_eq!(found.at, Location::Peb(Peb::new(0), at));
     assert!(found.message.starts_with("40 bytes"), "{}", found.message);
 }
+
+/// A block starts with a marker that is obsolete, or has the length of another chip's, and is erased
+/// after it: it must be erased before it is used.
+#[test]
+fn a_block_with_a_wrong_marker_is_not_fresh() {
+    for is_obsolete in [true, false] {
+        let chip = nor();
+        let mut marker = Vec::new();
+        encode::cleanmarker(ByteOrder::Little, if is_obsolete { 12 } else { 16 }, &mut marker);
+        if is_obsolete {
+            // The bit of accurate nodes.
+            marker[3] &= !0x20;
+        }
+        marker.truncate(12);
+        chip.program(16 << 10, &marker).unwrap();
+        let fs = mount(&chip);
+        for number in 0..60 {
+            let ino = fs.create(1, format!("{number}").as_bytes(), &FILE, &by(1)).unwrap();
+            let data: Vec<u8> = (0..3000_u32).map(|byte| ((byte * byte) >> 7) as u8).collect();
+            if fs.write(ino, 0, &data, &by(1)).is_err() {
+                break;
+            }
+        }
+        let wear = chip.erase_count(eraseblock_base::Peb::new(1));
+        assert!(wear > 0, "obsolete: {is_obsolete}");
+        let mut first = [0; 12];
+        chip.read(16 << 10, &mut first).unwrap();
+        assert_ne!(first[..], marker[..]);
+    }
+}
