@@ -48,10 +48,12 @@ fn main() -> Result<()> {
     put("recording", "fio", b"fio version 3 iolog\n25 /d/f add\n164 /d/f write 0 4096\n")?;
     let strace = br#"1 1.000001 openat(AT_FDCWD</d>, "x", O_RDWR|O_CREAT, 0666) = 3</d/x>"#;
     put("recording", "strace", strace)?;
+    put("undo", "one", &undo_file()?)?;
     for compressor in [mkfs::Compressor::None, mkfs::Compressor::Lzo, mkfs::Compressor::Zlib] {
         let volume = ubifs(compressor)?;
         let name = format!("{compressor:?}");
         put("ubifs_mount", &name, &volume)?;
+        put("asm", &name, &[&[1], &volume[..]].concat())?;
         put("ubi_attach", &name, &ubi(&volume)?)?;
         for (number, leb) in volume.chunks(LEB_SIZE as usize).enumerate() {
             put("ubifs_scan", &format!("{name}-{number}"), leb)?;
@@ -123,6 +125,16 @@ fn main() -> Result<()> {
 const CPIO: &[u8] = b"0707010000000100008124000000000000000000000001000000000000000200000000000000000000000000000000\
 0000000200000000a\0h\n\0\00707010000000000000000000000000000000000000001000000000000000000000000\
 0000000000000000000000000000000B00000000TRAILER!!!\0\0\0\0";
+
+/// The undo file of a change of the target that the fuzz target has.
+fn undo_file() -> Result<Vec<u8>> {
+    let before = eraseblock_fuzz::scratch("before", &[0x5A; 8192]);
+    let after = eraseblock_fuzz::scratch("after", &[&[0x5A; 4096][..], &[0x33; 4096]].concat());
+    let undo = eraseblock_fuzz::scratch_path("undo-seed");
+    let _ = fs::remove_file(&undo);
+    eraseblock_repair::undo::replace(&before, &after, &undo)?;
+    Ok(fs::read(undo)?)
+}
 
 fn folder() -> Result<SourceTree> {
     let dir = || SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);

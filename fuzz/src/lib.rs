@@ -195,3 +195,16 @@ pub fn decompress(codec: eraseblock_codec::Codec, data: &[u8]) {
     let mut out = vec![0; usize::from(u16::from_le_bytes(*len)) % 4096 + 1];
     let _ = eraseblock_codec::decompress(codec, stream, &mut out);
 }
+
+/// Returns the path of a file of this process.
+pub fn scratch_path(name: &str) -> std::path::PathBuf {
+    std::env::temp_dir().join(format!("eraseblock-fuzz-{}-{name}", std::process::id()))
+}
+
+/// Returns a file with this content, open at its start.
+pub fn scratch(name: &str, content: &[u8]) -> std::fs::File {
+    let path = scratch_path(name);
+    std::fs::write(&path, content).expect("the folder for temporary files can be written");
+    let mut options = std::fs::File::options();
+    options.read(true).write(true).open(path).expect("it was written above")
+}

@@ -1,11 +1,14 @@
-//! `cargo xtask damage`: damages UBIFS volumes with a known past at random, and repairs them; or images
-//! of every format, which `disasm` and `asm` must make again.
+//! `cargo xtask damage`: damages UBIFS, UBI and JFFS2 with a known past at random, and repairs them; or
+//! images of every format, which `disasm` and `asm` must make again.
 //!
 //! The campaigns are tests of `repair` and `cli`, which damage a few; this runs them with as many as
-//! wanted.
+//! wanted. With `--linux`, real Linux judges the repaired images.
+
+mod linux;
 
 use crate::command;
 use anyhow::{Context, Result, ensure};
+use std::path::PathBuf;
 
 /// A test that takes a range of numbers from the environment.
 struct Campaign {
@@ -16,12 +19,12 @@ struct Campaign {
     each: u64,
 }
 
-/// Half of the volumes have right checksums.
+/// UBIFS with wrong and with right checksums, UBI, JFFS2.
 const REPAIR: Campaign = Campaign {
     package: "eraseblock-repair",
     test: "campaign",
     variable: "ERASEBLOCK_DAMAGE",
-    each: 2,
+    each: 4,
 };
 
 const ASM: Campaign = Campaign {
@@ -32,10 +35,17 @@ const ASM: Campaign = Campaign {
 };
 
 /// Runs at least `--count N` (default 100,000) cases, or part `I` of `N` of them with `--shard I/N`; with
-/// `--asm` those of `disasm` and `asm`.
+/// `--asm` those of `disasm` and `asm`. With `--linux`, real Linux mounts what was repaired (400 images
+/// unless `--count` says another number).
 pub(crate) fn run(args: &[String]) -> Result<bool> {
     let option =
         |name: &str| args.iter().position(|arg| arg == name).and_then(|index| args.get(index + 1));
+    if args.iter().any(|arg| arg == "--linux") {
+        let count = option("--count").map_or(Ok(400), |text| text.parse::<u64>())?;
+        let path = |name| option(name).map(PathBuf::from);
+        let count = count.div_ceil(REPAIR.each);
+        return linux::run(&linux::Request { count, peer: path("--peer"), ours: path("--bin") });
+    }
     let campaign = if args.iter().any(|arg| arg == "--asm") { ASM } else { REPAIR };
     let count: u64 = option("--count").map_or(Ok(100_000), |text| text.parse())?;
     let (part, parts) = option("--shard").map_or(Ok((1, 1)), |text| shard(text))?;

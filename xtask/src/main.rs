@@ -70,8 +70,11 @@ const USAGE: &str = "usage: cargo xtask TASK
   cuts [--only LAYER] [--full] [--bin FILE]
                                    power cuts of UBI, JFFS2 and UBIFS, judged
   damage [--asm] [--count N] [--shard I/N]
-                                   random damage of volumes with a known past, repaired; or of
-                                   images that disasm and asm must make again
+                                   random damage of UBIFS, UBI and JFFS2 with a known past,
+                                   repaired; or of images that disasm and asm must make again
+  damage --linux [--count N] [--peer DIR] [--bin FILE]
+                                   real Linux mounts what was repaired, and fsck.ubifs in DIR
+                                   repairs what the damage scripts damaged
   dist [--check]                   static program, packages, sources, man pages, checksums and SBOM;
                                    --check builds them again elsewhere, and installs and uses them
   evaluate [--quick | --no-guest] [--guests nand,card,disk,cuts] [--linux-from FILE] [--fresh]

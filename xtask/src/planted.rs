@@ -19,12 +19,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The patches and the crates each of them changes.
-const PATCHES: [(&str, &[&str]); 5] = [
+const PATCHES: [(&str, &[&str]); 6] = [
     ("ubi", &["crates/ubi", "crates/ubi-schedule"]),
     ("ubifs", &["crates/ubifs"]),
     ("jffs2", &["crates/jffs2"]),
     ("yaffs2", &["crates/yaffs"]),
     ("lab", &["crates/lab"]),
+    ("repair", &["crates/repair"]),
 ];
 
 /// Tests that the patches add or extend, and what holds them.
@@ -38,7 +39,7 @@ struct Build {
     is_always_run: bool,
 }
 
-const BUILDS: [Build; 3] = [
+const BUILDS: [Build; 4] = [
     // The hunts by power cuts, and the orders in which threads take turns.
     Build {
         targets: "--package eraseblock-lab --package eraseblock-ubi-schedule --test it --test schedule",
@@ -72,6 +73,14 @@ const BUILDS: [Build; 3] = [
         tests: &[
             "fastmap::a_stale_anchor_is_noticed",
             "gaps::an_index_that_goes_into_gaps_survives_cuts",
+        ],
+        is_always_run: false,
+    },
+    Build {
+        targets: "--package eraseblock-repair --test it",
+        tests: &[
+            "planted::every_inverted_rule_is_caught",
+            "planted::without_a_bug_nothing_is_caught",
         ],
         is_always_run: false,
     },

@@ -144,6 +144,12 @@ impl Loss {
     }
 }
 
+/// Returns the text of an error, less the place at its start.
+pub(crate) fn without_place(at: Location, error: impl std::fmt::Display) -> String {
+    let text = error.to_string();
+    text.strip_prefix(&format!("{at}: ")).unwrap_or(&text).to_owned()
+}
+
 /// One change.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Action {

@@ -148,11 +148,14 @@ impl Ubifs {
         };
         let need_recovery = selected.was_recovered || master.has(master_flags::DIRTY);
         let log = log::walk(volume, &master, need_recovery, report)?;
-        let journal = if log.is_lost {
+        let mut journal = if log.is_lost {
             replay::read_newer_than(volume, root_sqnum, report)
         } else {
             replay::read_buds(volume, &log, need_recovery, report)?
         };
+        if !report.is_strict() {
+            journal.drop_outdated(&tnc, log.cs_sqnum);
+        }
         let journal_bytes = journal.bytes;
         let outcome = if need_recovery || log.is_lost {
             journal.apply_and_fix(&mut tnc, report)

@@ -12,6 +12,7 @@ use eraseblock_ubifs_format::constants::{BLOCK_SIZE, NodeType, SQNUM_LIMIT};
 use eraseblock_ubifs_format::decode::Node;
 use eraseblock_ubifs_format::{Branch, FormatError, Key, Reference, Truncation};
 use std::collections::{BTreeMap, HashMap};
+use std::ops::ControlFlow;
 
 /// One node of the journal and its change.
 #[derive(Debug)]
@@ -128,6 +129,35 @@ impl Journal {
         self.highest_inum = self.highest_inum.max(key.ino());
         let branch = Branch { key, leb, offset, len: node.header.len };
         self.entries.push(Entry { sqnum: node.header.sqnum, branch, change });
+    }
+
+    /// Drops what was written before the commit, but for copies that garbage collection made of nodes
+    /// that the index has: another eraseblock in the place of a bud has nodes of the past.
+    pub(crate) fn drop_outdated(&mut self, tnc: &Tnc, commit: u64) {
+        let mut buf = Vec::new();
+        self.entries.retain(|entry| {
+            if entry.sqnum >= commit {
+                return true;
+            }
+            let name = match &entry.change {
+                Change::Inode { .. } | Change::Data { .. } => None,
+                Change::Name { name } => Some(name),
+                Change::Deletion | Change::NoName { .. } | Change::Truncation { .. } => {
+                    return false;
+                }
+            };
+            let (mut is_known, mut is_newer) = (false, false);
+            tnc.scan(entry.branch.key, entry.branch.key, &mut |branch| {
+                is_known = true;
+                if let Ok(node) = tnc.leaf(branch, &mut buf) {
+                    let is_it =
+                        name.is_none_or(|name| node.dent().is_ok_and(|dent| *dent.name == **name));
+                    is_newer |= is_it && node.header.sqnum > entry.sqnum;
+                }
+                ControlFlow::Continue(())
+            });
+            is_known && !is_newer
+        });
     }
 
     /// Applies all changes in the order in which they were written.

@@ -88,9 +88,6 @@ fn repair(sample: &Sample, args: &[&str]) -> Result<i32, String> {
 /// Returns what is wrong with the repair of the damaged image: it needs exactly `level`, and then `check`
 /// is silent and a second plan empty.
 fn judge_repair(sample: &Sample, level: &str) -> Result<Vec<String>, String> {
-    for name in ["fixed", "plan"] {
-        let _ = fs::remove_file(sample.path(name));
-    }
     if level == "none" {
         return Ok(match repair(sample, &["damaged"]) {
             Ok(code) => vec![format!("a repair is possible: it ends with {code}")],
@@ -121,6 +118,9 @@ fn judge_repair(sample: &Sample, level: &str) -> Result<Vec<String>, String> {
 
 /// Returns what is wrong with the result of a script.
 fn judge(sample: &Sample, script: &Script) -> Result<Vec<String>, String> {
+    for name in ["damaged", "fixed", "plan"] {
+        let _ = fs::remove_file(sample.path(name));
+    }
     let image = script.image.clone().ok_or("no line `image`")?;
     let place = Place::parse(sample.path(&image).as_os_str()).map_err(|error| error.to_string())?;
     let cut = structures::cut(&place, &Shape::default(), &mut Notes::new(false));
@@ -147,6 +147,19 @@ fn judge(sample: &Sample, script: &Script) -> Result<Vec<String>, String> {
     }
 }
 
+/// Puts the sound, the damaged and the repaired image of a script into the folder `ERASEBLOCK_KEEP`, for
+/// real Linux.
+fn keep(sample: &Sample, name: &str, script: &Script) {
+    let Some(folder) = std::env::var_os("ERASEBLOCK_KEEP").map(PathBuf::from) else { return };
+    let whole = script.image.clone().unwrap_or_default();
+    for (file, kind) in [(whole.as_str(), "whole"), ("damaged", "damaged"), ("fixed", "fixed")] {
+        if sample.path(file).exists() {
+            let place = folder.join(format!("{name}.{kind}"));
+            fs::copy(sample.path(file), place).unwrap();
+        }
+    }
+}
+
 #[test]
 fn every_damage_is_named_by_its_identifier() {
     let sample = Sample::new();
@@ -167,7 +180,9 @@ fn every_damage_is_named_by_its_identifier() {
         let script = Script::parse(&fs::read_to_string(path).unwrap()).unwrap();
         assert!(!script.expected.is_empty(), "{name}: expects nothing");
         repairs += usize::from(script.repair.is_some());
-        match judge(&sample, &script) {
+        let outcome = judge(&sample, &script);
+        keep(&sample, &name, &script);
+        match outcome {
             Ok(wrong) if wrong.is_empty() => {}
             Ok(wrong) => writeln!(failures, "{name}:\n  {}", wrong.join("\n  ")).unwrap(),
             Err(error) => writeln!(failures, "{name}: {error}").unwrap(),

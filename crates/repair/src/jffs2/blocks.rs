@@ -4,7 +4,7 @@ use super::Work;
 use super::model::Bad;
 use crate::error::RepairError;
 use crate::flash::{Blocks, read_block};
-use crate::plan::{Action, Level, Loss, Part};
+use crate::plan::{Action, Level, Loss, Part, without_place};
 use crate::rules::Quarantined;
 use eraseblock_base::{ByteOrder, Location, Peb};
 use eraseblock_jffs2::Source;
@@ -91,6 +91,7 @@ fn drop_summary(work: &mut Work<'_>, peb: u32, block: &mut [u8]) {
         if (offset as usize) < tail && offset.is_multiple_of(4) { offset as usize } else { tail };
     if let Some(why) = work.model.summaries.get(&peb) {
         let at = Location::Peb(Peb::new(peb), offset);
+        let why = without_place(at, why);
         let why = format!("{why}: the summary is dropped, mounts scan the block");
         work.plan.push(Action::new(Level::Safe, "summary-damaged", "", at, "remove", why));
     }

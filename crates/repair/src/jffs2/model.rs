@@ -2,6 +2,7 @@
 
 use crate::error::RepairError;
 use crate::flash::read_block;
+use crate::plan::without_place;
 use eraseblock_base::{Location, Peb};
 use eraseblock_jffs2::{Shape, Source};
 use eraseblock_jffs2_format::constants::pad;
@@ -114,7 +115,7 @@ impl Model {
                     }
                     if let Err(error) = self.node(header.kind(), bytes, at) {
                         let len = pad(header.totlen).unwrap_or(header.totlen);
-                        let (code, why) = ("node-damaged", error.to_string());
+                        let (code, why) = ("node-damaged", without_place(at, error));
                         let (kind, bytes) = (Some(header.kind()), bytes.to_vec());
                         let is_node = true;
                         self.bad.push(Bad { peb, offset, len, code, why, is_node, bytes, kind });

@@ -127,7 +127,7 @@ fn lost_names(work: &mut Work<'_>) {
     for (ino, newest) in lost {
         let name = free_name(work, folder, ino);
         let why = format!(
-            "inode {ino} has lost its name: it becomes lost+found/{}",
+            "its name was in a damaged node: it becomes lost+found/{}",
             String::from_utf8_lossy(&name)
         );
         let at = Location::Inode(ino.into());

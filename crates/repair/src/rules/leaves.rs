@@ -2,7 +2,7 @@
 
 use super::{Quarantined, Rules};
 use crate::model::{Block, InodeLeaf, Leaf, Lost, Model, Origin, is_insane};
-use crate::plan::{Action, Level, Part};
+use crate::plan::{Action, Level, Part, without_place};
 use eraseblock_ubifs_format::constants::BLOCK_SIZE;
 use eraseblock_ubifs_format::{Key, KeyKind, Limits};
 
@@ -10,9 +10,7 @@ impl Rules<'_> {
     /// N1, N6, N8: a leaf that cannot be read is replaced by a copy of it, or it is lost.
     pub(super) fn lost_leaves(&mut self) {
         for mut lost in std::mem::take(&mut self.model.lost) {
-            // The place is that of the action.
-            let place = format!("{}: ", lost.leaf.at());
-            lost.why = lost.why.strip_prefix(&place).unwrap_or(&lost.why).to_owned();
+            lost.why = without_place(lost.leaf.at(), &lost.why);
             if !self.use_copy(&lost) {
                 self.lose_leaf(&lost);
             }

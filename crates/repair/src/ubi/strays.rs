@@ -30,6 +30,11 @@ pub(super) fn repair(work: &mut Work) -> Result<(), RepairError> {
             (Location::Peb(peb, _), code) if OF_NO_USE.contains(&code) => {
                 remove(work, &attachment, peb.get(), finding, Level::Drop)?;
             }
+            (Location::Peb(peb, _), "volume-larger-than-record")
+                if is_beyond_flash(work, &attachment, peb.get())? =>
+            {
+                remove(work, &attachment, peb.get(), finding, Level::Drop)?;
+            }
             (Location::Peb(peb, _), "equal-sequence-numbers") => {
                 twins(work, &attachment, peb.get(), finding)?;
             }
@@ -45,6 +50,14 @@ pub(super) fn repair(work: &mut Work) -> Result<(), RepairError> {
 
 fn problems(attachment: &Attachment) -> impl Iterator<Item = &Finding> {
     attachment.findings.iter().filter(|finding| finding.severity > Severity::Note)
+}
+
+/// Returns whether the number of a LEB is that of none of the flash, nor of its volume: its record would
+/// have to become larger than the flash.
+fn is_beyond_flash(work: &Work, attachment: &Attachment, peb: u32) -> Result<bool, RepairError> {
+    let Some(vid) = work.vid(peb)? else { return Ok(false) };
+    let reserved = attachment.volume(vid.volume).map_or(0, |volume| volume.reserved_lebs);
+    Ok(vid.leb.get() >= reserved.max(attachment.peb_count))
 }
 
 /// Moves an eraseblock to the quarantine and erases it.

@@ -1,11 +1,12 @@
 //! What must hold after a repair of a flash.
 
 use super::FlashRepair;
+use super::work::HEADER;
 use crate::error::RepairError;
-use eraseblock_base::{Finding, Findings, Leb, Severity};
+use eraseblock_base::{Finding, Findings, Leb, Location, Peb, Severity};
 use eraseblock_mtd::{LebDevice, Mtd};
 use eraseblock_ubi::{AttachOptions, Attachment, Ubi, UbiVolume};
-use eraseblock_ubi_format::HeaderLayout;
+use eraseblock_ubi_format::{HeaderLayout, ReadQuality, SqNum, classify_vid};
 use std::sync::Arc;
 
 /// What no rule repairs: content is lost, the device fails, or the block may belong to something else.
@@ -29,7 +30,7 @@ pub(super) fn problems(attachment: &Attachment) -> Vec<Finding> {
 }
 
 /// Fails unless the repaired flash is consistent but for what no rule repairs, `again` has nothing to
-/// do, and every LEB that could be read before has the same bytes.
+/// do, and every LEB that could be read before has the same bytes, or newer ones.
 pub(super) fn verify(
     before: &Arc<dyn Mtd>,
     after: &Arc<dyn Mtd>,
@@ -49,25 +50,44 @@ pub(super) fn verify(
     if left.has_problems() {
         return Err(RepairError::StillWrong(left));
     }
+    let sqnum = |peb| sqnum(&**after, layout, peb);
     let before = Ubi::attach(Arc::clone(before), layout, &options)?;
     let after = Ubi::attach(Arc::clone(after), layout, &options)?;
     let mut unnamed = Vec::new();
     for info in &before.attachment().volumes {
         match after.volume(info.id) {
-            Ok(volume) => compare(&before.volume(info.id)?, &volume, &mut unnamed),
+            Ok(volume) => compare(&before.volume(info.id)?, &volume, &sqnum, &mut unnamed),
             Err(error) => unnamed.push(error.to_string()),
         }
     }
     if unnamed.is_empty() { Ok(()) } else { Err(RepairError::UnnamedLoss(unnamed)) }
 }
 
-/// Compares every mapped LEB of a volume.
-fn compare(before: &UbiVolume, after: &UbiVolume, unnamed: &mut Vec<String>) {
-    for (leb, _) in before.map().iter() {
-        if bytes(before, leb).is_some_and(|bytes_before| bytes(after, leb) != Some(bytes_before)) {
+/// Compares every mapped LEB of a volume. Where the newest eraseblock of a LEB had a damaged header, an
+/// older one was read before.
+fn compare(
+    before: &UbiVolume,
+    after: &UbiVolume,
+    sqnum: &dyn Fn(Peb) -> Option<SqNum>,
+    unnamed: &mut Vec<String>,
+) {
+    for (leb, peb) in before.map().iter() {
+        let is_newer = after.map().get(leb).is_some_and(|other| sqnum(other) > sqnum(peb));
+        let Some(bytes_before) = bytes(before, leb).filter(|_| !is_newer) else { continue };
+        if bytes(after, leb) != Some(bytes_before) {
             unnamed.push(format!("LEB {leb} of volume {}", before.info().id));
         }
     }
+}
+
+/// Returns the sequence number of an eraseblock.
+fn sqnum(flash: &dyn Mtd, layout: &HeaderLayout, peb: Peb) -> Option<SqNum> {
+    let mut bytes = [0; HEADER];
+    let offset = layout.vid_hdr_offset();
+    flash.read(flash.geometry().address_of(peb) + u64::from(offset), &mut bytes).ok()?;
+    let at = Location::Peb(peb, offset);
+    let header = classify_vid(&bytes, ReadQuality::Clean, layout, at).usable()?;
+    Some(header.sqnum)
 }
 
 /// Returns the bytes of a LEB, if they can be read without errors.

@@ -179,6 +179,14 @@ impl Chip {
     pub(crate) fn repaired(&self, level: Level) -> (FlashRepair, Self) {
         let repair = self.examined(level).unwrap_or_else(|error| panic!("{error}"));
         assert!(repair.plan().level() <= Some(level), "{:#?}", lines(&repair));
+        let after = self.with(&repair);
+        let again = after.examined(level).unwrap();
+        assert!(again.plan().is_empty(), "{:#?}", lines(&again));
+        (repair, after)
+    }
+
+    /// The flash after a repair.
+    pub(crate) fn with(&self, repair: &FlashRepair) -> Self {
         let mut after = self.clone();
         for (peb, bytes) in repair.blocks() {
             let start = *peb as usize * PEB;
@@ -187,9 +195,7 @@ impl Chip {
             after.bytes[start..start + PEB].fill(0xFF);
             after.bytes[start..start + bytes.len()].copy_from_slice(bytes);
         }
-        let again = after.examined(level).unwrap();
-        assert!(again.plan().is_empty(), "{:#?}", lines(&again));
-        (repair, after)
+        after
     }
 
     /// The tree of the file system, which must be consistent.
@@ -207,6 +213,12 @@ impl Chip {
         let left: Vec<_> = ubi.attachment().findings.iter().map(ToString::to_string).collect();
         assert!(!ubi.attachment().findings.has_problems(), "{left:#?}");
         assert!(ubi.attachment().linux_refuses.is_none());
+    }
+
+    /// The blocks whose headers say that they hold the volume table.
+    pub(crate) fn table(&self) -> Vec<usize> {
+        let id = LAYOUT_VOLUME.get().to_be_bytes();
+        (0..self.count()).filter(|peb| self.block(*peb)[VID + 8..VID + 12] == id).collect()
     }
 
     /// A LEB of the file system that its index refers to, by the block that holds it.

@@ -11,19 +11,19 @@ use eraseblock_repair::{Action, Level, Loss, RepairError};
 use eraseblock_vfs::{FileSystem, WritableFileSystem, XattrMode};
 use std::sync::Arc;
 
-const BLOCK: usize = 16 << 10;
+pub(crate) const BLOCK: usize = 16 << 10;
 const NOW: &eraseblock_vfs::Caller = crate::volume::NOW;
 
 /// An image in memory.
 #[derive(Clone)]
-struct Image(Vec<u8>);
+pub(crate) struct Image(pub(crate) Vec<u8>);
 
 /// A node on flash.
 #[derive(Clone, Copy, Debug)]
-struct Found {
-    at: usize,
+pub(crate) struct Found {
+    pub(crate) at: usize,
     kind: u16,
-    len: usize,
+    pub(crate) len: usize,
 }
 
 const DIRENT: u16 = 0xE001;
@@ -32,7 +32,7 @@ const XATTR: u16 = 0xE008;
 
 impl Image {
     /// `dir/deep`, `file` with an xattr, `kept`; written by the run time.
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let geometry = Geometry::new(MediumKind::Nor, BLOCK as u32, 12, 1, 1, 0).unwrap();
         let mtd = Arc::new(MemoryMtd::new(geometry));
         let (fs, _) = Jffs2Rw::mount(Arc::clone(&mtd) as _, &RwOptions::default()).unwrap();
@@ -53,16 +53,30 @@ impl Image {
         Source::Image(Arc::new(self.0.clone()))
     }
 
-    fn options() -> OpenOptions {
-        OpenOptions { erase_size: Some(BLOCK as u32), ..OpenOptions::default() }
+    pub(crate) fn options() -> OpenOptions {
+        // A first block that was erased does not belong to something else.
+        OpenOptions { start: Some(0), erase_size: Some(BLOCK as u32), ..OpenOptions::default() }
     }
 
-    fn examined(&self) -> Result<FlashRepair, RepairError> {
+    pub(crate) fn examined(&self) -> Result<FlashRepair, RepairError> {
         examine(&self.source(), &Self::options())
     }
 
     fn repaired(&self) -> (FlashRepair, Self) {
         let repair = self.examined().unwrap_or_else(|error| panic!("{error}"));
+        // A line has its place once.
+        for action in repair.plan().actions() {
+            assert!(!action.why.contains(&action.at.to_string()), "{}", action.line());
+        }
+        let after = self.with(&repair);
+        let again = after.examined().unwrap();
+        assert!(again.plan().is_empty(), "{:#?}", lines(&again));
+        after.is_used();
+        (repair, after)
+    }
+
+    /// The image after a repair.
+    pub(crate) fn with(&self, repair: &FlashRepair) -> Self {
         let mut after = self.clone();
         for (peb, bytes) in repair.blocks() {
             let start = *peb as usize * BLOCK;
@@ -71,14 +85,11 @@ impl Image {
             after.0[start..start + BLOCK].fill(0xFF);
             after.0[start..start + bytes.len()].copy_from_slice(bytes);
         }
-        let again = after.examined().unwrap();
-        assert!(again.plan().is_empty(), "{:#?}", lines(&again));
-        after.is_used();
-        (repair, after)
+        after
     }
 
     /// The run time mounts it, and can write.
-    fn is_used(&self) {
+    pub(crate) fn is_used(&self) {
         let count = (self.0.len() / BLOCK) as u32 + 4;
         let geometry = Geometry::new(MediumKind::Nor, BLOCK as u32, count, 1, 1, 0).unwrap();
         let mtd = Arc::new(MemoryMtd::with_bytes(geometry, self.0.clone()));
@@ -90,7 +101,7 @@ impl Image {
         fs.unmount().unwrap();
     }
 
-    fn fs(&self) -> Jffs2 {
+    pub(crate) fn fs(&self) -> Jffs2 {
         Jffs2::open(self.source(), &Self::options()).unwrap().0
     }
 
@@ -113,12 +124,18 @@ impl Image {
 
     /// The nodes of a type for which something holds.
     fn nodes(&self, kind: u16, holds: impl Fn(&[u8]) -> bool) -> Vec<Found> {
+        let is_it = |node: &Found| node.kind == kind && holds(&self.0[node.at..][..node.len]);
+        self.all().into_iter().filter(is_it).collect()
+    }
+
+    /// Everything that looks like a node.
+    pub(crate) fn all(&self) -> Vec<Found> {
         let mut found = Vec::new();
         for at in (0..self.0.len() - 12).step_by(4) {
-            let is_node = self.0[at..].starts_with(&[0x85, 0x19])
-                && self.0[at + 2..at + 4] == kind.to_le_bytes();
             let len = self.word(at + 4) as usize;
-            if is_node && at + len <= self.0.len() && holds(&self.0[at..at + len]) {
+            let is_node = self.0[at..].starts_with(&[0x85, 0x19]) && self.0[at + 3] & 0x20 != 0;
+            if is_node && len >= 12 && len <= self.0.len() - at {
+                let kind = u16::from_le_bytes([self.0[at + 2], self.0[at + 3]]);
                 found.push(Found { at, kind, len });
             }
         }
@@ -133,7 +150,13 @@ impl Image {
         self.nodes(DIRENT, |node| node[40..].starts_with(name))[0]
     }
 
-    fn tear(&mut self, node: Found, offset: usize) {
+    /// Damages the entry of a name.
+    pub(crate) fn tear_entry(&mut self, name: &[u8]) {
+        let node = self.entry(name);
+        self.tear(node, 41);
+    }
+
+    pub(crate) fn tear(&mut self, node: Found, offset: usize) {
         assert!(offset < node.len && node.kind != 0);
         self.0[node.at + offset] ^= 0x10;
     }

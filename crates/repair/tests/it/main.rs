@@ -4,9 +4,13 @@
 #![allow(clippy::unwrap_used)] // also in the helpers of tests
 
 mod campaign;
+mod campaign_jffs2;
+mod campaign_ubi;
 mod chip;
 mod in_place;
 mod jffs2;
+mod past;
+mod random;
 mod rebuild;
 mod rules;
 mod ubi;

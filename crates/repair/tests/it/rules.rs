@@ -3,6 +3,7 @@
 
 use crate::volume::*;
 use eraseblock_repair::{Level, Part};
+use eraseblock_vfs::{FileSystem, WritableFileSystem};
 use std::sync::Arc;
 
 /// Damages a sample, repairs it, and returns the volume, the losses as sentences, and the lines of the
@@ -407,7 +408,6 @@ fn lost_found_that_is_a_file() {
 }
 
 fn fs_create_file(fs: &eraseblock_ubifs::UbifsMount, name: &[u8]) {
-    use eraseblock_vfs::WritableFileSystem;
     fs.create(1, name, &file(), NOW).unwrap();
     fs.sync().unwrap();
     fs.unmount().unwrap();
@@ -423,4 +423,39 @@ fn an_authenticated_volume_is_refused() {
     let before = volume.snapshot();
     assert!(examined(&volume).unwrap_err().to_string().contains("authenticated"));
     assert_eq!(volume.snapshot(), before);
+}
+
+/// Another eraseblock was written over a bud: its nodes are whole, but of the past. A file is not what
+/// it was then.
+#[test]
+fn nodes_of_the_past_in_a_damaged_journal() {
+    let volume = empty(60);
+    let fs = mount(&volume);
+    let ino = fs.create(1, b"file", &file(), NOW).unwrap();
+    fs.write(ino, 0, &content(1, 3000), NOW).unwrap();
+    fs.sync().unwrap();
+    fs.unmount().unwrap();
+    let old = volume.inode(ino);
+    let old = volume.bytes(old.leb)[old.at..old.at + old.len].to_vec();
+    let fs = mount(&volume);
+    fs.write(ino, 0, &content(2, 9000), NOW).unwrap();
+    fs.sync().unwrap();
+    fs.unmount().unwrap();
+    // Mounting commits.
+    mount(&volume).unmount().unwrap();
+    let fs = mount(&volume);
+    let other = fs.create(1, b"other", &file(), NOW).unwrap();
+    fs.unmount().unwrap();
+    let bud = volume.inode(other).leb;
+    let last = volume.nodes().into_iter().filter(|node| node.leb == bud).max_by_key(|node| node.at);
+    let end = last.map(|node| (node.at + node.len).next_multiple_of(512)).unwrap();
+    volume.put(bud, end, &[0x55; 64]);
+    volume.put(bud, end + 64, &old);
+    let (_, lines) = repaired(&volume);
+    assert!(lines[0].contains(&format!("leb {bud}:{end}")), "{lines:#?}");
+    let fs = opened(&volume);
+    let mut found = vec![0; 9000];
+    assert_eq!(fs.attr(ino).unwrap().size, 9000, "{lines:#?}");
+    fs.read(ino, 0, &mut found).unwrap();
+    assert!(found == content(2, 9000) && fs.attr(other).is_ok(), "{lines:#?}");
 }

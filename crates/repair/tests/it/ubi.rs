@@ -310,3 +310,33 @@ fn a_newer_copy_with_a_damaged_header_is_the_newer_one() {
     assert_eq!(repair.plan().actions().len(), 1, "{:?}", lines(&repair));
     assert_eq!(after.peb_of(0, leb.get()), newer);
 }
+
+/// The header of the newest eraseblock of a LEB is damaged, and an older one was not erased yet: the
+/// older content was read before, which is no reason to keep it.
+#[test]
+fn a_newer_copy_with_other_content_is_the_newer_one() {
+    let mut chip = Chip::new();
+    let peb = leaf(&chip);
+    let map =
+        chip.attached().attachment().map(VolumeId::new(0)).unwrap().iter().collect::<Vec<_>>();
+    let leb = map.into_iter().find(|(_, at)| at.index() == peb).unwrap().0;
+    let old = chip.add(&vid(VolumeId::new(0), leb.get(), 1), &[0x33; 700]);
+    chip.flip(peb, VID + 20);
+    assert_eq!(chip.peb_of(0, leb.get()), old);
+    let (repair, after) = chip.repaired(Level::Safe);
+    assert_eq!(repair.plan().actions().len(), 1, "{:?}", lines(&repair));
+    assert_eq!(after.peb_of(0, leb.get()), peb);
+    assert_eq!(after.tree(), Chip::new().tree());
+}
+
+/// A volume cannot have more LEBs than the flash has blocks.
+#[test]
+fn a_leb_beyond_the_flash() {
+    let far = |chip: &mut Chip| {
+        chip.add(&vid(VolumeId::new(0), 2_097_165, 9999), b"of nothing");
+    };
+    let (repair, after) = case(far, Level::Drop, "volume-larger-than-record");
+    assert_eq!(losses(&repair).len(), 1);
+    assert!(repair.quarantine()[0].bytes.ends_with(b"of nothing"));
+    assert_eq!(after.attached().volume_named(b"rootfs").unwrap().leb_count(), LEBS);
+}

@@ -337,6 +337,11 @@ impl Memory {
         self.0.lock().unwrap().clone()
     }
 
+    /// All LEBs, one after the other.
+    pub(crate) fn image(&self) -> Vec<u8> {
+        (0..self.leb_count() as usize).flat_map(|leb| self.bytes(leb)).collect()
+    }
+
     pub(crate) fn of(lebs: Vec<Option<Vec<u8>>>) -> Arc<Self> {
         Arc::new(Self(Mutex::new(lebs)))
     }

@@ -1,0 +1,163 @@
+//! `cargo xtask damage --linux`: real Linux mounts repaired images read-write, with its self-checks on;
+//! and `fsck.ubifs` of mtd-utils, if a folder has it, repairs what the damage scripts damaged.
+
+use crate::command::{cargo, repository};
+use crate::guest::{JobDir, complaints};
+use crate::oracle::compare::{Ignore, differences, summary};
+use crate::oracle::{machine, our_command};
+use anyhow::{Context, Result, ensure};
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Reported for every small partition of a large chip.
+const SMALL_RESERVE: &str = "cannot reserve enough PEBs for bad PEB handling";
+
+/// The kinds of images.
+const KINDS: [&str; 4] = ["ubifs", "ubifs-sums", "ubi", "jffs2"];
+
+/// What is tried, and with what.
+pub(super) struct Request {
+    /// Damages of each kind.
+    pub(super) count: u64,
+    /// A folder with `fsck.ubifs`, its libraries and `ld-linux-x86-64.so.2`.
+    pub(super) peer: Option<PathBuf>,
+    /// The command, or the release build.
+    pub(super) ours: Option<PathBuf>,
+}
+
+/// Makes the images, boots, and prints how many Linux took without a message. Returns false if there was
+/// one, or if it listed something else than we.
+pub(super) fn run(request: &Request) -> Result<bool> {
+    let ours = our_command(request.ours.as_deref(), &[])?;
+    let (mut guest, paths) = machine(ours, true)?;
+    guest.timeout = Duration::from_hours(1);
+    let job = JobDir::create(&paths.work.join("repaired"))?;
+    job.add_program(&paths.manifest_program)?;
+    job.write("lib.sh", include_str!("../../guest/lib.sh"))?;
+    let script = include_str!("../../guest/repaired.sh");
+    job.write("job.sh", format!(". ./lib.sh\n{script}"))?;
+    let [images, scripts] = ["images", "scripts"].map(|name| job.path().join(name));
+    fs::create_dir(&images)?;
+    fs::create_dir(&scripts)?;
+    let seeds = [("ERASEBLOCK_DAMAGE", format!("0..{}", request.count))];
+    kept("eraseblock-repair", "campaign", &images, &seeds)?;
+    if let Some(peer) = &request.peer {
+        kept("eraseblock-cli", "scripts::every_damage_is_named", &scripts, &[])?;
+        copy(peer, &job.path().join("peer"))?;
+    }
+    let report = guest.run(&job)?;
+    println!("{:.0} s in the guest", report.elapsed.as_secs_f64());
+    let is_right = judge(&images)?;
+    if request.peer.is_some() {
+        compare(&scripts)?;
+    }
+    if let Some(failure) = report.failure() {
+        println!("{failure}");
+        return Ok(false);
+    }
+    Ok(is_right)
+}
+
+/// Runs a test that leaves its images in a folder.
+fn kept(package: &str, test: &str, folder: &Path, variables: &[(&str, String)]) -> Result<()> {
+    let mut tests = cargo();
+    tests.args(["test", "--quiet", "-p", package, "--test", "it", test]);
+    tests.env("ERASEBLOCK_KEEP", folder).current_dir(repository());
+    for (name, value) in variables {
+        tests.env(name, value);
+    }
+    ensure!(tests.status()?.success(), "{test} of {package} failed");
+    Ok(())
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir(to)?;
+    for entry in fs::read_dir(from).with_context(|| format!("no {}", from.display()))? {
+        let entry = entry?;
+        fs::copy(entry.path(), to.join(entry.file_name()))?;
+    }
+    Ok(())
+}
+
+/// Holds what Linux listed and said against what we list; prints counts for each kind.
+fn judge(folder: &Path) -> Result<bool> {
+    let mut counts: BTreeMap<&str, (u32, u32)> = KINDS.map(|kind| (kind, (0, 0))).into();
+    for path in files(folder, "image")? {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let kind = name.rsplit_once('-').map_or("", |(kind, _)| kind);
+        let (passed, failed) = counts.get_mut(kind).context("an image of no kind")?;
+        match mounted(&path) {
+            Ok(()) => *passed += 1,
+            Err(error) => {
+                *failed += 1;
+                println!("FAIL  {name}: {error:#}");
+            }
+        }
+    }
+    for (kind, (passed, failed)) in &counts {
+        println!(
+            "{kind}: {passed} mounted, listed, written to and unmounted without a message, {failed} not"
+        );
+    }
+    Ok(counts.values().all(|(passed, failed)| *passed > 0 && *failed == 0))
+}
+
+fn mounted(image: &Path) -> Result<()> {
+    let read = |extension| fs::read_to_string(image.with_extension(extension)).unwrap_or_default();
+    let log = [read("before"), read("dmesg")].concat();
+    let said = complaints(&log, &[SMALL_RESERVE]);
+    ensure!(said.is_empty(), "Linux says: {}", said.join("; "));
+    let differences = differences(&read("list"), &read("found"), Ignore::OwnSizes);
+    ensure!(differences.is_empty(), "{}", summary(&differences));
+    ensure!(image.with_extension("ok").exists(), "Linux cannot write to it");
+    Ok(())
+}
+
+/// Prints for each script what each of both repairs left of the sound image, as Linux lists it.
+fn compare(folder: &Path) -> Result<()> {
+    println!(
+        "| script | ours: paths that differ | fsck.ubifs -y, then -y -b: exit | paths that differ |"
+    );
+    println!("|---|---|---|---|");
+    let (mut less, mut equal, mut more) = (0, 0, 0);
+    for damaged in files(folder, "damaged")? {
+        let name = damaged.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let read = |name: String| fs::read_to_string(folder.join(name)).ok();
+        let Some(whole) = read(format!("{name}-whole.found")) else { continue };
+        let lost = |kind: &str| -> Option<u32> {
+            let found = read(format!("{name}-{kind}.found"))?;
+            let is_used = folder.join(format!("{name}-{kind}.ok")).exists();
+            let count = differences(&whole, &found, Ignore::OwnSizes).len();
+            u32::try_from(count).ok().filter(|_| is_used)
+        };
+        let text = |lost: Option<u32>| lost.map_or("no mount".to_owned(), |lost| lost.to_string());
+        let (ours, peers) = (lost("fixed"), lost("damaged"));
+        let exit = read(format!("{name}.peer")).unwrap_or_default().trim().replace('\n', ", ");
+        println!("| {name} | {} | {exit} | {} |", text(ours), text(peers));
+        let rank = |lost: Option<u32>| lost.unwrap_or(u32::MAX);
+        match rank(ours).cmp(&rank(peers)) {
+            Ordering::Less => less += 1,
+            Ordering::Equal => equal += 1,
+            Ordering::Greater => more += 1,
+        }
+    }
+    println!(
+        "of {} scripts: we lose less {less}, as much {equal}, more {more}",
+        less + equal + more
+    );
+    Ok(())
+}
+
+/// Returns the files with an extension, in order.
+fn files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        paths.push(entry?.path());
+    }
+    paths.retain(|path| path.extension().is_some_and(|found| found == extension));
+    paths.sort();
+    Ok(paths)
+}
