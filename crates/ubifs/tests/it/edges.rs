@@ -8,7 +8,7 @@ use eraseblock_ubifs::mkfs::{self, Compressor, DeviceSink, MkfsOptions, NoProgre
 use eraseblock_ubifs::{MountOptions, UbifsMount};
 use eraseblock_vfs::source::{SourceKind, SourceNode};
 use eraseblock_vfs::{
-    Caller, FileSystem, FsErrorKind, SourceTree, Timestamp, WritableFileSystem, XattrMode,
+    Caller, FileSystem, FsErrorKind, SetAttr, SourceTree, Timestamp, WritableFileSystem, XattrMode,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -176,4 +176,25 @@ fn a_file_without_a_name_costs_no_more_than_one_with_a_name() {
     };
     let (named, unnamed) = (left(true), left(false));
     assert!(unnamed >= named, "{unnamed} blocks are free, {named} after files with names");
+}
+
+/// A file is cut to one byte of a block that is on flash only, and grows again: what the block held
+/// must not come back.
+#[test]
+fn nothing_follows_the_first_byte_of_a_block_that_was_cut() {
+    let volume = empty(64);
+    let fs = mount(&volume).unwrap();
+    let ino = fs.create(1, b"f", &file(), NOW).unwrap();
+    fs.write(ino, 0, &[7; 12_288], NOW).unwrap();
+    fs.unmount().unwrap();
+    let fs = mount(&volume).unwrap();
+    for size in [4097, 9000] {
+        let changes = SetAttr { size: Some(size), ..SetAttr::default() };
+        fs.set_attr(ino, &changes, NOW).unwrap();
+    }
+    let mut bytes = vec![0xAA; 9000];
+    assert_eq!(fs.read(ino, 0, &mut bytes).unwrap(), 9000);
+    assert_eq!(bytes[..4097], [7; 4097]);
+    assert!(bytes[4097..].iter().all(|byte| *byte == 0));
+    checked(&fs).unwrap();
 }
