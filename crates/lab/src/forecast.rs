@@ -28,7 +28,8 @@ use eraseblock_nandsim::Chip;
 use eraseblock_ubi::{OpenOptions, UbiDevice};
 use eraseblock_ubi_format::HeaderLayout;
 use eraseblock_ubifs::{MountOptions, UbifsMount};
-use eraseblock_vfs::{Background, FsErrorKind, WritableFileSystem};
+use eraseblock_vfs::background::rest;
+use eraseblock_vfs::{FsErrorKind, WritableFileSystem};
 use life::Endurance;
 use meter::Meter;
 use std::sync::Arc;
@@ -301,11 +302,7 @@ impl Run {
 
     /// Does what UBI and the file system do while nothing else happens.
     fn rest(&self) -> Result<(), String> {
-        for _ in 0..BACKGROUND_STEPS {
-            if self.fs.background_step().map_err(text)? == Background::Idle {
-                break;
-            }
-        }
+        rest(&*self.fs, BACKGROUND_STEPS).map_err(text)?;
         let Some(ubi) = &self.ubi else { return Ok(()) };
         while ubi.background_step().map_err(text)? {}
         Ok(())

@@ -135,6 +135,12 @@ impl<W: Write> State<W> {
         self.files.insert(ino, self.next - 1);
         self.next - 1
     }
+
+    fn written(&mut self, ino: Ino, offset: u64, data: &[u8]) -> Option<Op> {
+        let file = self.number(ino)?;
+        let dense = self.meter.density(data);
+        Some(Op::Write { file, offset, len: data.len() as u64, dense })
+    }
 }
 
 impl<W: Write + Send + fmt::Debug> FileSystem for Recorder<W> {
@@ -370,13 +376,5 @@ impl<W: Write + Send + fmt::Debug> WritableFileSystem for Recorder<W> {
 
     fn why_read_only(&self) -> Option<String> {
         self.fs.why_read_only()
-    }
-}
-
-impl<W: Write> State<W> {
-    fn written(&mut self, ino: Ino, offset: u64, data: &[u8]) -> Option<Op> {
-        let file = self.number(ino)?;
-        let dense = self.meter.density(data);
-        Some(Op::Write { file, offset, len: data.len() as u64, dense })
     }
 }

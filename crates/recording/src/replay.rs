@@ -3,9 +3,10 @@
 use crate::content::fill;
 use crate::op::{Kind, Name, Op, Step};
 use eraseblock_base::random::SplitMix64;
+use eraseblock_vfs::background::rest;
 use eraseblock_vfs::{
-    Background, Caller, FsError, FsErrorKind, Ino, NewInode, NewKind, SetAttr, Timestamp,
-    WritableFileSystem, XattrMode,
+    Caller, FsError, FsErrorKind, Ino, NewInode, NewKind, SetAttr, Timestamp, WritableFileSystem,
+    XattrMode,
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -81,7 +82,7 @@ impl<'a> Replay<'a> {
         let pause = step.at.saturating_sub(self.now);
         self.now = self.now.max(step.at);
         if self.pace == Pace::Pauses && pause >= QUIET {
-            self.rest()?;
+            rest(self.fs, BACKGROUND_STEPS)?;
         }
         match self.perform(&step.op) {
             Err(error) if error.kind() == FsErrorKind::Unsupported => {
@@ -108,16 +109,6 @@ impl<'a> Replay<'a> {
         }
         self.fs.sync()?;
         Ok(self.counts)
-    }
-
-    /// Does what a mount does while nothing else happens.
-    fn rest(&self) -> Result<(), FsError> {
-        for _ in 0..BACKGROUND_STEPS {
-            if self.fs.background_step()? == Background::Idle {
-                break;
-            }
-        }
-        Ok(())
     }
 
     fn by(&self) -> Caller {

@@ -157,7 +157,7 @@ impl Import {
             self.named.file(&path, kind, emit)
         };
         if is_new || has("O_TRUNC") {
-            self.resize_quietly(file, 0);
+            self.sizes.insert(file, 0);
         }
         if has("O_TRUNC") && !is_new {
             emit(Op::Resize { file, size: 0 });
@@ -182,12 +182,8 @@ impl Import {
         Some(file)
     }
 
-    fn resize_quietly(&mut self, file: u64, size: u64) {
-        self.sizes.insert(file, size);
-    }
-
     fn resize(&mut self, file: u64, size: u64, emit: &mut dyn FnMut(Op)) {
-        self.resize_quietly(file, size);
+        self.sizes.insert(file, size);
         emit(Op::Resize { file, size });
     }
 

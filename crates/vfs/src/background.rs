@@ -20,6 +20,20 @@ const LATEST: Duration = Duration::from_secs(5);
 /// Interval of background work without changes: reads alone can show that blocks must be scrubbed.
 const ROUND: Duration = Duration::from_secs(30);
 
+/// Performs background work until none is left, at most `most` steps of it.
+///
+/// # Errors
+///
+/// Fails as [`WritableFileSystem::background_step`] does.
+pub fn rest(fs: &dyn WritableFileSystem, most: u32) -> Result<(), FsError> {
+    for _ in 0..most {
+        if fs.background_step()? == Background::Idle {
+            break;
+        }
+    }
+    Ok(())
+}
+
 /// Background work below the file system.
 #[derive(Clone)]
 pub struct BackgroundWork(Arc<dyn Fn() -> Result<bool, FsError> + Send + Sync>);

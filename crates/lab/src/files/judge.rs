@@ -8,9 +8,10 @@ use super::words;
 use crate::powercut::{Broken, Judge, Trial, Verdict};
 use eraseblock_mtd::Access;
 use eraseblock_nandsim::{Chip, Snapshot};
+use eraseblock_vfs::background::rest;
 use eraseblock_vfs::{
-    Background, Caller, FileKind, FileSystem, FsError, FsErrorKind, NewInode, NewKind, SetAttr,
-    Timestamp, WritableFileSystem,
+    Caller, FileKind, FileSystem, FsError, FsErrorKind, NewInode, NewKind, SetAttr, Timestamp,
+    WritableFileSystem,
 };
 use std::sync::Arc;
 
@@ -271,15 +272,12 @@ fn free_blocks(fs: &dyn FileSystem) -> Result<u64, Broken> {
 
 /// Performs the background work after a recovery.
 fn settle(fs: &dyn WritableFileSystem) -> Result<(), Broken> {
-    for _ in 0..64 {
-        match fs.background_step() {
-            Ok(Background::Idle) => return Ok(()),
-            Ok(Background::More) => {}
-            Err(error) if error.kind() == FsErrorKind::NoSpace => return Ok(()),
-            Err(error) => return Err(("background-failed", error.to_string())),
+    match rest(fs, 64) {
+        Err(error) if error.kind() != FsErrorKind::NoSpace => {
+            Err(("background-failed", error.to_string()))
         }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Grows every file by more than a block: what lies after the old end must read as zeros.

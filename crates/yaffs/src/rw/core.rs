@@ -150,10 +150,11 @@ impl Core {
     /// Tags in the data have no ECC of their own: after a cut of the erase, any page may decay first,
     /// and without its deletion an object would be back.
     fn carry_deletions(&mut self, block: u32) -> Result<(), FsError> {
-        let layout = self.fs.flash.layout.clone();
-        if layout.place != TagsPlace::InBand || !self.log.blocks[block as usize].has_shrink {
+        let is_in_band = self.log.layout.place == TagsPlace::InBand;
+        if !is_in_band || !self.log.blocks[block as usize].has_shrink {
             return Ok(());
         }
+        let layout = self.log.layout.clone();
         let count = layout.pages_per_block;
         let pages = self.fs.flash.pages(block * count, count).map_err(medium_read)?;
         let (mut older, mut deletions) = (BTreeSet::new(), BTreeMap::new());
