@@ -252,3 +252,25 @@ fn marker_positions(options: &RwOptions, page: u32, oob: u32) -> Result<Vec<u32>
         }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Linux keeps the marker where its driver has free bytes. A page whose ECC does not fit into
+    /// its out-of-band area has no layout, but still its factory mark of two bytes.
+    #[test]
+    fn markers_lie_in_the_first_free_bytes_after_the_mark_and_the_ecc() {
+        let options = RwOptions::default();
+        let cases: [(u32, u32, &[u32]); 5] = [
+            (256, 8, &[3, 4, 6, 7]),
+            (512, 8, &[2, 3, 4, 5, 6, 7]),
+            (512, 16, &[8, 9, 10, 11, 12, 13, 14, 15]),
+            (1024, 16, &[2, 3, 4, 5, 6, 7, 8, 9]),
+            (2048, 64, &[2, 3, 4, 5, 6, 7, 8, 9]),
+        ];
+        for (page, oob, expected) in cases {
+            assert_eq!(marker_positions(&options, page, oob).unwrap(), expected, "{page}+{oob}");
+        }
+    }
+}

@@ -7,7 +7,8 @@
 //! damage marker, and a program that fails needs its page elsewhere: each of these is a node again.
 //! The steps below never call back. [`Log::reserve`] asks what is missing, does it, and asks again;
 //! the recursion stays inside this file and ends because a damage marker is written once in a
-//! mount, and because [`ATTEMPTS`] bounds the blocks that may fail inside each other.
+//! mount, and because a block that fails while it takes the nodes of a failed page has taken fewer
+//! of them than there were.
 //!
 //! # Invariants
 //! 1. A block is erased only after everything that replaces its nodes is on flash.
@@ -30,7 +31,7 @@ use eraseblock_jffs2_format::encode;
 use eraseblock_mtd::MtdError;
 use eraseblock_vfs::{FsError, FsErrorKind};
 
-/// Number of attempts to move the nodes of a page that cannot be programmed to another block.
+/// Number of blocks in a row that may fail while the write buffer is brought to flash.
 const ATTEMPTS: u32 = 4;
 
 /// A node about to be written.
@@ -65,13 +66,11 @@ pub(crate) struct Log {
     eraser: Eraser,
     /// Why writing has ended, if it has.
     pub(crate) closed: Option<Closed>,
-    /// Blocks that are being left because of failures, one inside the other.
-    depth: u32,
 }
 
 impl Log {
     pub(crate) fn new(tree: Tree, summary: Collector, closed: Option<Closed>) -> Self {
-        Self { tree, summary, eraser: Eraser::default(), closed, depth: 0 }
+        Self { tree, summary, eraser: Eraser::default(), closed }
     }
 
     /// Reserves space for a node of at least `min` bytes whose record in a summary takes `record`
@@ -326,14 +325,8 @@ impl Log {
         if !self.tree.store.flash.has_buffer() {
             return Ok(());
         }
-        self.depth += 1;
-        let result = if self.depth <= ATTEMPTS {
-            self.leave_block(block)
-        } else {
-            Err(FsError::new(FsErrorKind::Io, "too many blocks in a row cannot be programmed"))
-        };
-        self.depth -= 1;
-        result.map_err(|_| self.lose("nodes of the write buffer are lost", &cause))
+        let left = self.leave_block(block);
+        left.map_err(|_| self.lose("nodes of the write buffer are lost", &cause))
     }
 
     fn leave_block(&mut self, block: u32) -> Result<(), FsError> {

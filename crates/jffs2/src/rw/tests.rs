@@ -1,6 +1,7 @@
 //! The run time on simulated chips.
 
 mod churn;
+mod corners;
 mod cuts;
 mod every_fault;
 mod faults;

@@ -445,3 +445,55 @@ fn a_good_erase_leaves_no_count_of_failures() {
     until(&|| device.deaf.lock().unwrap().1 == 0);
     assert!(!chip.is_bad(Peb::new(5)).unwrap());
 }
+
+/// Blocks that cannot be erased now are no reason to stop while enough others are free, and one to
+/// stop when the rest is needed for collection.
+#[test]
+fn a_failing_erase_stops_a_write_that_would_need_the_reserve() {
+    use crate::rw::blocks::List;
+
+    for (missing, is_refused) in [(0, false), (1, true)] {
+        let device = Faulty::new(chip(MediumKind::Nand), None);
+        let options = RwOptions::default();
+        let (fs, _) = Jffs2Rw::mount(Arc::clone(&device) as _, &options).unwrap();
+        for round in 0..6 {
+            let ino = fs.create(1, format!("{round}").as_bytes(), &FILE, &by(1)).unwrap();
+            fs.write(ino, 0, &bytes_of(round, 3000), &by(1)).unwrap();
+        }
+        let last = {
+            let log = &mut fs.lock().writer.log;
+            while log.erase_one().unwrap() {}
+            let store = &mut log.tree.store;
+            let blocks = &mut store.blocks;
+            let last = blocks.list(List::Free).back().copied().unwrap();
+            blocks.file(last, List::ErasePending);
+            store.reserves.write =
+                blocks.len(List::Free) + blocks.len(List::ErasePending) + missing;
+            last
+        };
+        *device.deaf.lock().unwrap() = (Peb::new(last), 2);
+        let done = fs.create(1, b"another", &FILE, &by(1)).map_err(|error| error.kind());
+        assert_eq!(done.err(), is_refused.then_some(FsErrorKind::Io), "{missing} missing");
+    }
+}
+
+/// A NOR chip stopped in the middle of a node, and has cleared other bits than those of the node:
+/// nothing is programmed over them, at once or later.
+#[test]
+fn a_torn_place_of_a_nor_chip_is_not_programmed_again() {
+    let chip = chip(MediumKind::Nor);
+    let device = Faulty::new(Arc::clone(&chip), None);
+    let options = RwOptions::default();
+    let (fs, _) = Jffs2Rw::mount(Arc::clone(&device) as _, &options).unwrap();
+    let ino = fs.create(1, b"f", &FILE, &by(1)).unwrap();
+    let after = device.count(Kind::Program);
+    let plan = Plan { kind: Kind::Program, after, for_good: false };
+    *device.plan.lock().unwrap() = Some(plan);
+    fs.write(ino, 0, &bytes_of(1, 3000), &by(1)).unwrap();
+    assert_eq!(device.count(Kind::Program), after + 2, "the node, twice");
+    assert!(content(&fs, "f") == bytes_of(1, 3000));
+    fs.unmount().unwrap();
+    let (fs, _) = Jffs2Rw::mount(chip, &options).unwrap();
+    assert!(content(&fs, "f") == bytes_of(1, 3000));
+    fs.check().unwrap();
+}

@@ -279,6 +279,33 @@ fn what_ends_all_writing_fails() {
     }
 }
 
+/// The same, if the device works again right after the failure that ended the writing.
+#[test]
+fn what_ends_all_writing_fails_even_if_the_device_recovers() {
+    let mut ended = 0;
+    let cases = (0..240).flat_map(|step| [(step, true), (step, false)]);
+    for (step, summary) in cases {
+        let chip = small(MediumKind::Nand);
+        let options = RwOptions { summary, ..RwOptions::default() };
+        let (fs, _) = Jffs2Rw::mount(chip.clone(), &options).unwrap();
+        let ino = fs.create(1, b"f", &FILE, &by(1)).unwrap();
+        let mut random = SplitMix64::new(step);
+        let mut write = |number: u64| {
+            let data: Vec<u8> = (0..150).map(|_| random.next_u64() as u8).collect();
+            fs.write(ino, number * 150, &data, &by(2))
+        };
+        (0..step).for_each(|number| write(number).unwrap());
+        let first = chip.next_event();
+        let at = (first..first + 5).map(|number| (number, Fault::Fail)).collect();
+        chip.set_plan(FaultPlan { at, ..FaultPlan::new(1) });
+        let done = write(step);
+        let has_ended = fs.why_read_only().is_some();
+        assert!(!has_ended || done.is_err(), "write {step}");
+        ended += u32::from(has_ended);
+    }
+    assert!(ended > 0);
+}
+
 #[test]
 fn an_unmount_after_writing_has_ended_writes_nothing() {
     let chip = small(MediumKind::Nand);
