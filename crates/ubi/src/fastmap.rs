@@ -110,6 +110,8 @@ impl Core {
                     return Ok(());
                 }
                 Ok(false) => break,
+                // Nothing may be written any more, and above all no fastmap erased.
+                Err(error) if self.read_only.is_some() => return Err(error),
                 Err(UbiError::Device(error)) if is_eio(&error) => self.counters.write_errors += 1,
                 Err(error) => return self.fail(ReadOnlyReason::Fastmap, error),
             }
@@ -280,7 +282,13 @@ impl Core {
             return Ok(());
         };
         let older = state.anchors[..index].to_vec();
-        self.erase_pending(&older)
+        self.erase_pending(&older).map_err(|error| match (error, self.read_only) {
+            // A failure of another block: the caller must not give up its own for it.
+            (UbiError::Device(error), Some(reason)) if is_eio(&error) => {
+                UbiError::ReadOnly { reason }
+            }
+            (error, _) => error,
+        })
     }
 
     /// Erases those of the blocks that are to be erased, one after the other.

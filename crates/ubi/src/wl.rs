@@ -480,6 +480,21 @@ mod tests {
         wl.check().unwrap();
     }
 
+    /// A fastmap would be written for the pool of moves again and again, and nothing would move.
+    #[test]
+    fn no_move_is_due_without_a_block_to_spare() {
+        for (reserve, is_due) in [(4, true), (5, false)] {
+            let mut wl = Wl::new(vec![7; 70], 4);
+            wl.shares = Some(Shares { user: 2, moves: 1, keep: 1, reserve });
+            (0..70).map(Peb::new).for_each(|peb| {
+                wl.put(peb, if peb.get() < 64 { Place::Used } else { Place::Free });
+            });
+            wl.request_scrub(Peb::new(3));
+            let due = wl.next_work(|_| true);
+            assert_eq!(due, is_due.then_some(Work::Move), "{reserve} of 6 blocks are kept");
+        }
+    }
+
     #[test]
     fn a_list_that_differs_from_the_places_is_found() {
         let mut wl = Wl::new(vec![7; 4], 4);

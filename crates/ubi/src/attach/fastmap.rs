@@ -383,9 +383,7 @@ impl<'a> Builder<'a> {
             let bad = can_be_bad && device.is_bad(peb).map_err(|error| error.to_string())?;
             match (self.listed[peb.index()], bad) {
                 (false, false) => return Err(format!("{peb:?} is missing")),
-                (true, true) if self.in_use.blocks.contains(&peb) => {
-                    return Err(format!("{peb:?} is bad"));
-                }
+                // Not one of the fastmap's own: these were read.
                 (true, true) => {
                     self.all.pebs[peb.index()] = PebRecord::known(PebState::Bad, None);
                     self.all.candidates.retain(|one| one.peb != peb);

@@ -1,7 +1,7 @@
 //! Fastmaps: written, used, verified and discarded.
 
-use eraseblock_base::{Geometry, Leb, MediumKind, Peb, VolumeId};
-use eraseblock_mtd::{LebDevice, MemoryMtd, Mtd, MtdError, ReadOutcome};
+use eraseblock_base::{Geometry, Leb, Location, MediumKind, Peb, VolumeId};
+use eraseblock_mtd::{LebDevice, MemoryMtd, Mtd, MtdError, ReadOutcome, forward};
 use eraseblock_ubi::{
     AttachOptions, Attachment, NewVolume, OpenOptions, PebState, ReadOnlyReason, UbiDevice, attach,
 };
@@ -10,7 +10,9 @@ use eraseblock_ubi_format::{
     Compat, EraseCount, HeaderLayout, HeaderState, ReadQuality, SqNum, VidHeader, VolumeFlags,
     VolumeKind, VolumeName, classify_vid,
 };
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 
 const PEBS: u32 = 200;
 
@@ -47,7 +49,7 @@ pub(crate) fn create(ubi: &UbiDevice, name: &str, kind: VolumeKind, lebs: u32) -
 pub(crate) fn vid(flash: &MemoryMtd, peb: u32) -> Option<VidHeader> {
     let mut bytes = [0; 64];
     flash.read(u64::from(peb) * 16_384 + 512, &mut bytes).unwrap();
-    let at = eraseblock_base::Location::peb(Peb::new(peb));
+    let at = Location::peb(Peb::new(peb));
     match classify_vid(&bytes, ReadQuality::Clean, &layout(), at) {
         HeaderState::Ok(header) => Some(header),
         _ => None,
@@ -242,46 +244,52 @@ fn a_full_device_goes_on() {
 
 /// A device that panics when a fastmap is erased while an older one is there.
 #[derive(Debug)]
-struct OldestFirst(Arc<MemoryMtd>);
+struct OldestFirst {
+    inner: Arc<MemoryMtd>,
+    /// The number of erases of fastmaps that succeed before all of them fail.
+    good_erases: AtomicI64,
+    /// A block could not be marked bad: nothing may be written any more.
+    is_over: AtomicBool,
+}
 
 impl OldestFirst {
+    fn new(inner: &Arc<MemoryMtd>, good_erases: i64) -> Arc<Self> {
+        Arc::new(Self {
+            inner: Arc::clone(inner),
+            good_erases: good_erases.into(),
+            is_over: false.into(),
+        })
+    }
+
     fn anchors(&self) -> Vec<(SqNum, u32)> {
-        let anchors = holders(&self.0, FASTMAP_ANCHOR_VOLUME).into_iter();
-        anchors.map(|peb| (vid(&self.0, peb).unwrap().sqnum, peb)).collect()
+        let anchors = holders(&self.inner, FASTMAP_ANCHOR_VOLUME).into_iter();
+        anchors.map(|peb| (vid(&self.inner, peb).unwrap().sqnum, peb)).collect()
     }
 }
 
 impl Mtd for OldestFirst {
-    fn geometry(&self) -> &Geometry {
-        self.0.geometry()
-    }
-
-    fn read(&self, addr: u64, buf: &mut [u8]) -> Result<ReadOutcome, MtdError> {
-        self.0.read(addr, buf)
-    }
+    forward!(geometry, read, is_bad, sync);
 
     fn program(&self, addr: u64, data: &[u8]) -> Result<(), MtdError> {
-        self.0.program(addr, data)
+        assert!(!self.is_over.load(Ordering::Relaxed), "a program at {addr}");
+        self.inner.program(addr, data)
     }
 
     fn erase(&self, peb: Peb) -> Result<(), MtdError> {
+        assert!(!self.is_over.load(Ordering::Relaxed), "an erase of {peb:?}");
         let anchors = self.anchors();
         if anchors.iter().any(|anchor| anchor.1 == peb.get()) {
             assert_eq!(anchors.iter().min().unwrap().1, peb.get(), "of {anchors:?}");
+            if self.good_erases.fetch_sub(1, Ordering::Relaxed) <= 0 {
+                return Err(MtdError::Failed { at: Location::peb(peb), operation: "erase" });
+            }
         }
-        self.0.erase(peb)
-    }
-
-    fn is_bad(&self, peb: Peb) -> Result<bool, MtdError> {
-        self.0.is_bad(peb)
+        self.inner.erase(peb)
     }
 
     fn mark_bad(&self, peb: Peb) -> Result<(), MtdError> {
-        self.0.mark_bad(peb)
-    }
-
-    fn sync(&self) -> Result<(), MtdError> {
-        self.0.sync()
+        assert!(!self.is_over.swap(true, Ordering::Relaxed), "{peb:?} is given up, too");
+        Err(MtdError::Failed { at: Location::peb(peb), operation: "mark_bad" })
     }
 }
 
@@ -304,7 +312,7 @@ fn outdated_fastmaps_are_erased_before_newer_ones() {
     let torn = *free.iter().find(|peb| **peb < older).unwrap();
     write_anchor(&flash, newest, older, 1);
     write_anchor(&flash, newest, torn, 1 << 40);
-    let device = Arc::new(OldestFirst(Arc::clone(&flash)));
+    let device = OldestFirst::new(&flash, i64::MAX);
     let (ubi, attachment) = UbiDevice::open_with_report(device, &layout(), &WITH).unwrap();
     assert!(!attachment.is_by_fastmap(), "the newest is not complete");
     assert_eq!(holders(&flash, FASTMAP_ANCHOR_VOLUME), []);
@@ -316,19 +324,44 @@ fn outdated_fastmaps_are_erased_before_newer_ones() {
 #[test]
 fn a_fastmap_is_never_erased_before_older_ones() {
     let flash = flash(PEBS);
-    let device = Arc::new(OldestFirst(Arc::clone(&flash)));
+    let device = OldestFirst::new(&flash, i64::MAX);
     let (ubi, _) = UbiDevice::open_with_report(device, &layout(), &WITH).unwrap();
-    let id = create(&ubi, "all", VolumeKind::Dynamic, ubi.available_lebs() - 2);
+    rename_and_change(&ubi).unwrap();
+    ubi.check_invariants().unwrap();
+}
+
+/// Writes many fastmaps on a full device.
+fn rename_and_change(ubi: &UbiDevice) -> Result<(), String> {
+    let id = create(ubi, "all", VolumeKind::Dynamic, ubi.available_lebs() - 2);
     let volume = ubi.volume(id).unwrap();
     for round in 0..400 {
         let byte = [u8::try_from(round % 251).unwrap(); 512];
-        volume.change(Leb::new(round % volume.leb_count()), &byte).unwrap();
+        let leb = Leb::new(round % volume.leb_count());
+        volume.change(leb, &byte).map_err(|error| error.to_string())?;
         if round % 9 == 0 {
             let name = VolumeName::new(format!("all-{round}")).unwrap();
-            ubi.rename_volumes(&[(id, name)]).unwrap();
+            ubi.rename_volumes(&[(id, name)]).map_err(|error| error.to_string())?;
         }
     }
-    ubi.check_invariants().unwrap();
+    Ok(())
+}
+
+/// A fastmap can be neither erased nor given up, because no block can be marked bad any more: the
+/// device is read-only at once. It went on, and erased the newest fastmap while an older one stayed,
+/// which the next attach would have believed.
+#[test]
+fn nothing_is_written_after_a_fastmap_could_not_be_erased() {
+    let mut several = 0;
+    for good_erases in 0..30 {
+        let flash = flash(PEBS);
+        let device = OldestFirst::new(&flash, good_erases);
+        let (ubi, _) = UbiDevice::open_with_report(device.clone(), &layout(), &WITH).unwrap();
+        rename_and_change(&ubi).unwrap_err();
+        assert!(ubi.read_only().is_some());
+        assert!(!device.anchors().is_empty());
+        several += u32::from(device.anchors().len() > 1);
+    }
+    assert!(several > 0 && several < 30, "{several} with more than one fastmap");
 }
 
 /// A block that cannot be read is not moved any more. No fastmap listed it, so that every attach
@@ -355,10 +388,10 @@ fn a_block_that_cannot_be_read_does_not_spoil_the_fastmap() {
 }
 
 /// Another LEB is in a block than the fastmap says. A write to it, or an atomic change, must not hide
-/// that.
+/// that, and a read must not deliver the other LEB's data.
 #[test]
 fn a_block_with_another_leb_than_the_fastmap_says_ends_writing() {
-    for is_change in [true, false] {
+    for what in ["change", "write", "read"] {
         let (flash, dynamic, _) = prepared();
         let is_it = |peb: &u32| vid(&flash, *peb).unwrap().leb == Leb::new(3);
         let peb = holders(&flash, dynamic).into_iter().find(is_it).unwrap();
@@ -369,12 +402,12 @@ fn a_block_with_another_leb_than_the_fastmap_says_ends_writing() {
         assert!(attachment.is_by_fastmap(), "{:?}", attachment.findings);
         let volume = ubi.volume(dynamic).unwrap();
         let leb = Leb::new(3);
-        let done = if is_change {
-            volume.change(leb, &[1; 512])
-        } else {
-            volume.write(leb, 1024, &[1; 512])
+        let done = match what {
+            "change" => volume.change(leb, &[1; 512]),
+            "write" => volume.write(leb, 1024, &[1; 512]),
+            _ => volume.read(leb, 0, &mut [0; 512]).map(drop),
         };
-        assert!(done.is_err(), "{is_change}");
+        assert!(done.is_err(), "{what}");
         assert_eq!(ubi.read_only(), Some(ReadOnlyReason::Fastmap));
     }
 }
@@ -396,4 +429,219 @@ fn a_new_volume_has_nothing_of_one_that_a_fastmap_still_lists() {
     assert!(attachment.is_by_fastmap(), "{:?}", attachment.findings);
     assert_eq!(first_byte(&ubi, new, 2), 0xFF);
     ubi.verify_flash().unwrap();
+}
+
+/// A block of the first ones is newer than the fastmap that lists it, or is not empty although it
+/// is listed as free: something was written that the fastmap does not know.
+#[test]
+fn a_fastmap_that_the_first_blocks_contradict_is_not_believed() {
+    for is_free in [false, true] {
+        let (flash, dynamic, _) = prepared();
+        let is_low = |peb: &u32| *peb < 64;
+        let used = holders(&flash, dynamic).into_iter().find(is_low).unwrap();
+        let peb = if is_free {
+            let (_, attachment) = open(&flash, &OpenOptions { read_only: true, ..WITH });
+            assert!(attachment.is_by_fastmap());
+            let state = |peb: &u32| attachment.peb(Peb::new(*peb)).unwrap().state;
+            // The last one: the pools have the first ones.
+            (0..64).rev().find(|peb| state(peb) == PebState::Free).unwrap()
+        } else {
+            used
+        };
+        let sqnum = SqNum::new(if is_free { 1 } else { 1 << 40 });
+        let header = VidHeader { sqnum, leb: Leb::new(18), ..vid(&flash, used).unwrap() };
+        let bytes = eraseblock_ubi_format::encode::encode_vid(&header);
+        flash.poke(u64::from(peb) * 16_384 + 512, &bytes).unwrap();
+        let (_, attachment) = open(&flash, &WITH);
+        assert!(!attachment.is_by_fastmap(), "free: {is_free}");
+        assert!(attachment.findings.iter().any(|finding| finding.code == "fastmap-unusable"));
+    }
+}
+
+/// A device with blocks that are bad, or fail once they are erased again.
+#[derive(Debug)]
+struct Worn {
+    inner: Arc<MemoryMtd>,
+    bad: Mutex<BTreeSet<Peb>>,
+    /// The number of erases that fail; UBI tries each four times.
+    failing: AtomicI64,
+}
+
+impl Worn {
+    fn new(inner: Arc<MemoryMtd>, bad: &[Peb]) -> Arc<Self> {
+        let bad = Mutex::new(bad.iter().copied().collect());
+        Arc::new(Self { inner, bad, failing: 0.into() })
+    }
+
+    fn open(self: &Arc<Self>, options: &OpenOptions) -> (UbiDevice, Attachment) {
+        UbiDevice::open_with_report(self.clone(), &layout(), options).unwrap()
+    }
+}
+
+impl Mtd for Worn {
+    forward!(geometry, read, program, sync);
+
+    fn erase(&self, peb: Peb) -> Result<(), MtdError> {
+        if self.failing.fetch_sub(1, Ordering::Relaxed) > 0 {
+            return Err(MtdError::Failed { at: Location::peb(peb), operation: "erase" });
+        }
+        self.inner.erase(peb)
+    }
+
+    fn is_bad(&self, peb: Peb) -> Result<bool, MtdError> {
+        Ok(self.bad.lock().unwrap().contains(&peb))
+    }
+
+    fn mark_bad(&self, peb: Peb) -> Result<(), MtdError> {
+        self.bad.lock().unwrap().insert(peb);
+        Ok(())
+    }
+}
+
+/// A block that was bad when the fastmap was written is good: what it holds is unknown.
+#[test]
+fn a_fastmap_that_misses_a_good_block_is_not_believed() {
+    let peb = Peb::new(150);
+    let device = Worn::new(flash(PEBS), &[peb]);
+    let (ubi, _) = device.open(&WITH);
+    create(&ubi, "one", VolumeKind::Dynamic, 5);
+    ubi.detach().unwrap();
+    drop(ubi);
+    let (_, attachment) = device.open(&OpenOptions { read_only: true, ..WITH });
+    assert!(attachment.is_by_fastmap());
+    device.bad.lock().unwrap().remove(&peb);
+    let (_, attachment) = device.open(&WITH);
+    assert!(!attachment.is_by_fastmap());
+    assert!(attachment.findings.iter().any(|finding| finding.code == "fastmap-unusable"));
+}
+
+/// A block was marked bad since the fastmap was written: it is neither free, nor does it hold a LEB,
+/// and the fastmap is lost if it is a part of that.
+#[test]
+fn a_block_marked_bad_since_the_fastmap_is_not_used() {
+    let (flash, dynamic, _) = prepared();
+    let states = |peb: Peb| {
+        let device =
+            Worn::new(Arc::new(MemoryMtd::with_bytes(*flash.geometry(), flash.to_bytes())), &[peb]);
+        let (ubi, attachment) = device.open(&WITH);
+        ubi.check_invariants().unwrap();
+        let lists = attachment.map(dynamic).unwrap().get(Leb::new(3)) == Some(peb);
+        (attachment.is_by_fastmap(), attachment.peb(peb).unwrap().state, lists)
+    };
+    let holds = |peb: &u32| vid(&flash, *peb).unwrap().leb == Leb::new(3);
+    let used = holders(&flash, dynamic).into_iter().find(holds).unwrap();
+    let anchors = holders(&flash, FASTMAP_ANCHOR_VOLUME).into_iter();
+    let anchor = anchors.max_by_key(|peb| vid(&flash, *peb).unwrap().sqnum).unwrap();
+    // Not in a pool: these are read, and a bad one contradicts the fastmap.
+    let free = (100..PEBS).find(|peb| vid(&flash, *peb).is_none()).unwrap();
+    for (peb, is_by_fastmap) in [(used, true), (free, true), (anchor, false)] {
+        let expected = (is_by_fastmap, PebState::Bad, false);
+        assert_eq!(states(Peb::new(peb)), expected, "{peb}");
+    }
+}
+
+/// Blocks of the reserve have replaced bad ones, so that it is smaller: what it kept from moves is
+/// free for them.
+#[test]
+fn a_smaller_reserve_leaves_blocks_for_moves() {
+    let device = Worn::new(flash(PEBS), &[]);
+    let (ubi, _) = device.open(&OpenOptions { max_bad_blocks: Some(40), ..WITH });
+    let id = create(&ubi, "all", VolumeKind::Dynamic, ubi.available_lebs());
+    let volume = ubi.volume(id).unwrap();
+    for leb in 0..volume.leb_count() {
+        volume.change(Leb::new(leb), &[1; 512]).unwrap();
+    }
+    device.failing.store(4 * 20, Ordering::Relaxed);
+    for leb in 0..40 {
+        volume.change(Leb::new(leb), &[2; 512]).unwrap();
+        ubi.flush().unwrap();
+    }
+    assert_eq!(ubi.health().bad_block_reserve.0, 20);
+    let before = ubi.health().counters.moves;
+    let peb = holders(&device.inner, id).last().copied().unwrap();
+    assert!(ubi.request_scrub(Peb::new(peb)));
+    for leb in 0..40 {
+        volume.change(Leb::new(leb), &[3; 512]).unwrap();
+        while ubi.background_step().unwrap() {}
+    }
+    assert!(ubi.health().counters.moves > before);
+    assert_eq!(ubi.health().lists.scrub, 0);
+    ubi.check_invariants().unwrap();
+}
+
+/// A device whose power fails after a number of changes.
+#[derive(Debug)]
+struct Cut {
+    inner: Arc<MemoryMtd>,
+    left: AtomicI64,
+}
+
+impl Cut {
+    fn step(&self) -> Result<(), MtdError> {
+        let is_on = self.left.fetch_sub(1, Ordering::Relaxed) > 0;
+        if is_on { Ok(()) } else { Err(MtdError::PowerOff) }
+    }
+}
+
+impl Mtd for Cut {
+    forward!(geometry, read, is_bad, mark_bad, sync);
+
+    fn program(&self, addr: u64, data: &[u8]) -> Result<(), MtdError> {
+        self.step()?;
+        self.inner.program(addr, data)
+    }
+
+    fn erase(&self, peb: Peb) -> Result<(), MtdError> {
+        self.step()?;
+        self.inner.erase(peb)
+    }
+}
+
+/// The number of a removed volume is used again. Whenever the power fails, the new volume has no
+/// LEB of the old one, which a fastmap may still list.
+#[test]
+fn a_new_volume_is_empty_after_any_power_cut() {
+    let mut created = 0;
+    for left in 0.. {
+        let flash = flash(PEBS);
+        let device = Arc::new(Cut { inner: Arc::clone(&flash), left: i64::MAX.into() });
+        let (ubi, _) = UbiDevice::open_with_report(device.clone(), &layout(), &WITH).unwrap();
+        let old = create(&ubi, "old", VolumeKind::Dynamic, 5);
+        ubi.volume(old).unwrap().write(Leb::new(2), 0, &[7; 512]).unwrap();
+        ubi.remove_volume(create(&ubi, "other", VolumeKind::Dynamic, 5)).unwrap();
+        device.left.store(left, Ordering::Relaxed);
+        let new = NewVolume {
+            id: Some(old),
+            name: VolumeName::new("new").unwrap(),
+            kind: VolumeKind::Dynamic,
+            lebs: 5,
+            alignment: 1,
+            flags: VolumeFlags::default(),
+        };
+        let is_done = ubi.remove_volume(old).and_then(|()| ubi.create_volume(&new)).is_ok();
+        drop(ubi);
+        let (ubi, _) = open(&flash, &WITH);
+        if let Ok(volume) = ubi.volume_named(b"new") {
+            created += 1;
+            let mut byte = [0];
+            volume.read(Leb::new(2), 0, &mut byte).unwrap();
+            assert_eq!(byte, [0xFF], "cut after {left} changes");
+        }
+        if is_done {
+            break;
+        }
+    }
+    assert!(created > 1, "{created} cuts after the volume was created");
+}
+
+/// The fastmap on flash does not list the old volume any more: none is written to forget it.
+#[test]
+fn a_number_used_again_costs_no_further_fastmap() {
+    let (flash, _, fixed) = prepared();
+    let (ubi, attachment) = open(&flash, &WITH);
+    assert!(attachment.is_by_fastmap());
+    ubi.remove_volume(fixed).unwrap();
+    let before = ubi.health().counters.fastmaps;
+    assert_eq!(create(&ubi, "again", VolumeKind::Dynamic, 5), fixed);
+    assert_eq!(ubi.health().counters.fastmaps, before + 1);
 }
