@@ -1,5 +1,6 @@
 //! How long a chip lives under a workload. The workload runs on a simulated chip until its most worn
-//! block has been erased a number of times; what that took is projected to the rated endurance.
+//! block has been erased a number of times; what that took is projected to the rated endurance. A
+//! workload is one made for forecasts, or a recording that is repeated.
 //!
 //! # Invariants
 //! 1. No number without a steady state: if the last windows of the run differ by more than a
@@ -12,6 +13,7 @@
 mod causes;
 mod life;
 mod meter;
+mod passes;
 mod turns;
 mod workload;
 
@@ -25,13 +27,15 @@ use eraseblock_base::VolumeId;
 use eraseblock_jffs2::{Jffs2Rw, RwOptions};
 use eraseblock_mtd::Mtd;
 use eraseblock_nandsim::Chip;
+use eraseblock_recording::Step;
 use eraseblock_ubi::{OpenOptions, UbiDevice};
 use eraseblock_ubi_format::HeaderLayout;
 use eraseblock_ubifs::{MountOptions, UbifsMount};
 use eraseblock_vfs::background::rest;
-use eraseblock_vfs::{FsErrorKind, WritableFileSystem};
+use eraseblock_vfs::{FsError, FsErrorKind, WritableFileSystem};
 use life::Endurance;
 use meter::Meter;
+use passes::Passes;
 use std::sync::Arc;
 use workload::Application;
 
@@ -56,15 +60,24 @@ pub enum System {
     Jffs2,
 }
 
+/// What is done all day.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Use<'a> {
+    /// A workload made for forecasts.
+    Made(Workload),
+    /// A recording, again and again.
+    Recorded(&'a [Step]),
+}
+
 /// What is forecast.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Question {
+pub struct Question<'a> {
     /// The file system.
     pub system: System,
     /// The chip.
     pub shape: Shape,
     /// What applications do.
-    pub workload: Workload,
+    pub workload: Use<'a>,
     /// Share of the file system that holds content that never changes, in percent.
     pub fill: u8,
     /// Bytes that applications write in a day.
@@ -134,6 +147,8 @@ pub struct Forecast {
     pub outcome: Outcome,
     /// Days for which a worn block holds its data without power.
     pub retention: f64,
+    /// Steps of a recording that its repetitions left out, because they cannot be done twice.
+    pub left_out: u64,
 }
 
 /// What follows for the life of the chip.
@@ -165,7 +180,10 @@ pub struct Life {
 ///
 /// Fails if the chip cannot hold the file system, or if it fails for another reason than a lack of
 /// space.
-pub fn forecast(question: &Question, progress: &mut dyn FnMut(u32)) -> Result<Forecast, String> {
+pub fn forecast(
+    question: &Question<'_>,
+    progress: &mut dyn FnMut(u32),
+) -> Result<Forecast, String> {
     if question.erases < WINDOWS || question.fill > 95 || question.per_day == 0 {
         return Err(format!(
             "{} erases, {} percent, {} bytes a day: expected at least {WINDOWS}, at most 95, at least 1",
@@ -185,8 +203,9 @@ pub fn forecast(question: &Question, progress: &mut dyn FnMut(u32)) -> Result<Fo
     wear.sort_unstable();
     let (days, rated) = question.retention;
     let retention = life::retention(days, rated, question.temperature);
-    let (endurance, windows) = (run.endurance, measured.windows);
-    Ok(Forecast { endurance, windows, causes, wear, outcome, retention })
+    let Measured { windows, left_out, .. } = measured;
+    let endurance = run.endurance;
+    Ok(Forecast { endurance, windows, causes, wear, outcome, retention, left_out })
 }
 
 /// Splits a run into windows of as many erases each.
@@ -232,12 +251,12 @@ struct Run {
 }
 
 #[allow(clippy::needless_pass_by_value)] // for map_err
-fn text(error: impl ToString) -> String {
+pub(crate) fn text(error: impl ToString) -> String {
     error.to_string()
 }
 
 impl Run {
-    fn start(question: &Question) -> Result<Self, String> {
+    fn start(question: &Question<'_>) -> Result<Self, String> {
         let shape = question.shape;
         let blank = shape.chip();
         let endurance = question.endurance.unwrap_or(blank.config().endurance()).max(1);
@@ -266,21 +285,24 @@ impl Run {
     }
 
     /// Fills the chip, and works until the most worn block has its erases.
-    fn go(&self, question: &Question, progress: &mut dyn FnMut(u32)) -> Result<Measured, String> {
-        let mut application = Application::new(&*self.fs, question.workload, question.seed);
-        application.fill(question.fill).map_err(text)?;
+    fn go(
+        &self,
+        question: &Question<'_>,
+        progress: &mut dyn FnMut(u32),
+    ) -> Result<Measured, String> {
+        let mut work = Work::start(&*self.fs, question).map_err(text)?;
         self.rest()?;
         self.meter.begin_turns();
         let first = self.window(0);
-        let (windows, bytes, wear) = (Vec::new(), self.meter.bytes(), self.wear());
-        let mut measured = Measured { windows, bytes, wear, ended: None };
+        let (bytes, wear) = (self.meter.bytes(), self.wear());
+        let mut measured = Measured { windows: Vec::new(), bytes, wear, ended: None, left_out: 0 };
         let goal = question.erases.min(self.endurance);
         let (mut samples, mut sampled) = (vec![first], self.chip.counters().erases);
         while samples.last().is_some_and(|last| last.most < goal) {
-            match application.work() {
+            match work.go_on() {
                 Ok(()) => {}
                 Err(error) if error.kind() == FsErrorKind::NoSpace => {
-                    let bytes = application.written;
+                    let bytes = work.written();
                     measured.ended = Some(format!("the file system is full after {bytes} bytes"));
                     break;
                 }
@@ -291,12 +313,13 @@ impl Run {
             let erases = self.chip.counters().erases;
             if erases != sampled {
                 sampled = erases;
-                let now = self.window(application.written);
+                let now = self.window(work.written());
                 progress(now.most);
                 samples.push(now);
             }
         }
         measured.windows = split(&samples);
+        measured.left_out = work.left_out();
         Ok(measured)
     }
 
@@ -330,7 +353,7 @@ impl Run {
 
     /// Projects the steady state to the endurance.
     #[allow(clippy::cast_precision_loss)] // days for people
-    fn life(&self, question: &Question, measured: &Measured, wear: &[u32]) -> Life {
+    fn life(&self, question: &Question<'_>, measured: &Measured, wear: &[u32]) -> Life {
         let last = &measured.windows[measured.windows.len() - STEADY..];
         let sum = |of: fn(&Window) -> u64| last.iter().map(of).sum::<u64>().max(1) as f64;
         let (written, erases) = (sum(|it| it.written), sum(|it| it.erases));
@@ -367,6 +390,55 @@ struct Measured {
     wear: Vec<u32>,
     /// The reason, if the run ended early.
     ended: Option<String>,
+    /// Steps of a recording that were left out.
+    left_out: u64,
+}
+
+/// Applications at work.
+enum Work<'a> {
+    Made(Application<'a>),
+    Recorded(Box<Passes<'a>>),
+}
+
+impl<'a> Work<'a> {
+    /// Fills the file system; what is done next is counted.
+    fn start(fs: &'a dyn WritableFileSystem, question: &Question<'a>) -> Result<Self, FsError> {
+        let Question { fill, seed, .. } = *question;
+        let made = |workload| {
+            let mut application = Application::new(fs, workload, seed);
+            application.fill(fill).map(|()| application)
+        };
+        Ok(match question.workload {
+            Use::Made(workload) => Self::Made(made(workload)?),
+            Use::Recorded(steps) => {
+                // For its static content alone.
+                made(Workload::Archive)?;
+                Self::Recorded(Box::new(Passes::new(fs, steps, seed)))
+            }
+        })
+    }
+
+    /// Does the next piece of work.
+    fn go_on(&mut self) -> Result<(), FsError> {
+        match self {
+            Self::Made(application) => application.work(),
+            Self::Recorded(passes) => passes.work(),
+        }
+    }
+
+    fn written(&self) -> u64 {
+        match self {
+            Self::Made(application) => application.written,
+            Self::Recorded(passes) => passes.written(),
+        }
+    }
+
+    fn left_out(&self) -> u64 {
+        match self {
+            Self::Made(_) => 0,
+            Self::Recorded(passes) => passes.left_out,
+        }
+    }
 }
 
 /// Attaches UBI, and levels wear at a threshold.

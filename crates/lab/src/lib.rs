@@ -1,6 +1,7 @@
 //! The lab: complete stacks on simulated chips, under faults, judged by models that are independent
 //! of their implementation.
 
+pub mod card;
 pub mod figures;
 pub mod files;
 pub mod forecast;

@@ -1,4 +1,4 @@
-//! What applications do to a file system: recorded at a mount, imported from `strace` and fio, replayed
+//! What applications do to a file system: recorded at a mount, imported from `strace`, `blkparse` and fio, replayed
 //! on any file system, exported for fio. The format is described in `docs/format/ops.md`.
 //!
 //! A recording holds no content. Of a write it keeps how far the data could be compressed; a replay
@@ -11,6 +11,7 @@
 //! 3. A line of any file is at most [`MAX_LINE`] bytes, and memory does not grow with the lengths that
 //!    a line states.
 
+mod blkparse;
 mod content;
 mod error;
 mod fio;

@@ -1,5 +1,6 @@
-//! Reads recordings: our own, fio's and those of `strace`.
+//! Reads recordings: our own, and those of fio, `strace` and `blkparse`.
 
+use crate::blkparse::Import as Blkparse;
 use crate::error::RecordingError;
 use crate::fio::Import as Fio;
 use crate::op::Step;
@@ -19,6 +20,8 @@ pub enum Origin {
     Fio,
     /// `strace -f -ttt -yy -e trace=%file,%desc`.
     Strace,
+    /// `blkparse`, of a block device.
+    Blkparse,
 }
 
 #[derive(Debug)]
@@ -26,6 +29,7 @@ enum Form {
     Ops,
     Fio(Fio),
     Strace(Strace),
+    Blkparse(Blkparse),
 }
 
 /// Reads the steps of a recording one by one.
@@ -70,9 +74,12 @@ impl<R: BufRead> Reader<R> {
         } else if let Some(mut strace) = Strace::begin(&text, root) {
             strace.line(&text, &mut reader.steps);
             reader.form = Form::Strace(strace);
+        } else if let Some(mut blkparse) = Blkparse::begin(&text) {
+            blkparse.line(&text, &mut reader.steps);
+            reader.form = Form::Blkparse(blkparse);
         } else {
             let text = "neither a recording of eraseblock, nor one of fio (version 2 or 3), nor the \
-                        output of `strace -f -ttt -yy -e trace=%file,%desc`";
+                        output of `strace -f -ttt -yy -e trace=%file,%desc` or of `blkparse`";
             return Err(RecordingError::new(1, text));
         }
         Ok(reader)
@@ -84,6 +91,7 @@ impl<R: BufRead> Reader<R> {
             Form::Ops => Origin::Ops,
             Form::Fio(_) => Origin::Fio,
             Form::Strace(_) => Origin::Strace,
+            Form::Blkparse(_) => Origin::Blkparse,
         }
     }
 
@@ -93,6 +101,7 @@ impl<R: BufRead> Reader<R> {
             Form::Ops => 0,
             Form::Fio(fio) => fio.left_out,
             Form::Strace(strace) => strace.left_out,
+            Form::Blkparse(blkparse) => blkparse.left_out,
         }
     }
 
@@ -131,6 +140,9 @@ impl<R: BufRead> Reader<R> {
                 .map_err(|message| RecordingError::new(self.line, message))?,
             Form::Strace(strace) => {
                 strace.line(&String::from_utf8_lossy(&line), &mut self.steps);
+            }
+            Form::Blkparse(blkparse) => {
+                blkparse.line(&String::from_utf8_lossy(&line), &mut self.steps);
             }
         }
         Ok(())

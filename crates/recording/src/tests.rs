@@ -347,3 +347,36 @@ fn the_output_of_strace_is_replayed() {
     ];
     assert_eq!(shown(&fs), expected.map(|(path, it)| (path.as_bytes().to_vec(), it)).into());
 }
+
+/// The lines are those of blkparse(1), of an ext4 that commits.
+#[test]
+fn requests_to_a_block_device_are_steps() {
+    let text = "  8,0    3        1     0.000000000   697  G   W 223490 + 8 [kjournald]
+  8,0    3        2     0.000001829   697  P   N [kjournald]
+  8,0    3        3     0.000002197   697  Q  WS 223490 + 8 [kjournald]
+  8,0    3        4     0.500000000   697  Q FWFS 16 + 2 [kjournald]
+  8,0    0        1     0.600000000    12  Q  RA 0 + 16 [cat]
+  8,0    0        2     0.700000000    12  Q   D 64 + 8 [fstrim]
+  8,0    0        3     0.800000000    12  Q FWS [fsync]
+  8,0    0        4     0.900000000    12  C   R 0 + 16 [0]
+CPU0 (8,0):
+ Reads Queued:           1,        8KiB
+";
+    let mut reader = Reader::new(text.as_bytes(), b"/").unwrap();
+    let steps: Vec<Step> = reader.by_ref().map(Result::unwrap).collect();
+    assert_eq!((reader.origin(), reader.left_out()), (Origin::Blkparse, 1));
+    let found = Op::Found { file: 1, path: Name::new(b"8,0"), kind: Kind::File, size: 0 };
+    let write = |offset, len| Op::Write { file: 1, offset, len, dense: 100 };
+    let sync = || Op::SyncFile { file: 1 };
+    let expected = [
+        (2197, 697, found),
+        (2197, 697, write(223_490 * 512, 4096)),
+        (500_000_000, 697, sync()),
+        (500_000_000, 697, write(8192, 1024)),
+        (500_000_000, 697, sync()),
+        (600_000_000, 12, Op::Read { file: 1, offset: 0, len: 8192 }),
+        (800_000_000, 12, sync()),
+    ];
+    let expected = expected.map(|(at, thread, op)| Step { at, thread, op });
+    assert_eq!(steps, expected);
+}

@@ -8,6 +8,8 @@ use crate::failure::Failure;
 use crate::session::Session;
 use clap::Subcommand;
 
+pub(super) use new::presets;
+
 /// Arguments of `card`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CardArgs {

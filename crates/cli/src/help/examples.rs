@@ -372,6 +372,10 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
                 "eraseblock lab forecast --fs jffs2 --fill 80 --endurance 10000",
                 "Another file system",
             ),
+            (
+                "eraseblock lab forecast --recording board.ops",
+                "What was recorded at a mount, as fast as it was done",
+            ),
         ],
     ),
     (

@@ -166,3 +166,60 @@ fn fio_and_strace_see_what_we_see() {
     // Before it starts, fio lays the file out.
     assert_eq!(seen[seen.len() - own.len()..], own);
 }
+
+#[test]
+fn a_replay_on_a_card_has_the_cost_and_time_of_the_card() {
+    let sample = Sample::new();
+    let path = recordings().into_iter().find(|path| path.ends_with("sqlite-delete.ops")).unwrap();
+    let path = path.to_str().unwrap();
+    let on = |card| replay(&sample, &[path, "--card", card]);
+    let (cheap, found) = (on("sd-2012-c10"), on("sd-sandisk-2014"));
+    for found in [&cheap, &found] {
+        assert!(found["flash"].is_null());
+        let of = |name: &str| found["card"][name].as_u64().unwrap();
+        assert!(of("flushes") > 100 && of("writes") > 100, "{found}");
+        assert!(of("programmed_bytes") >= of("host_bytes"), "{found}");
+    }
+    assert_ne!(cheap["card"]["virtual_ns"], found["card"]["virtual_ns"]);
+    assert_eq!(cheap["card"]["host_bytes"], found["card"]["host_bytes"]);
+    assert_eq!(on("sd-2012-c10"), cheap, "the same twice");
+    let shown = sample.ok(&["lab", "replay-ops", path, "--card", "sd-2012-c10"]).out;
+    assert!(shown.contains("seconds on the card"), "{shown}");
+}
+
+#[test]
+fn a_recording_may_be_compressed() {
+    let sample = Sample::new();
+    let path = recordings().into_iter().find(|path| path.ends_with("update.ops")).unwrap();
+    let path = path.to_str().unwrap();
+    sample.ok(&["lab", "convert-ops", path, "-o", "update.ops.zst"]);
+    let packed = fs::read(sample.path("update.ops.zst")).unwrap();
+    let plain = fs::read(path).unwrap();
+    assert!(packed.len() * 3 < plain.len(), "{} of {} bytes", packed.len(), plain.len());
+    assert_eq!(replay(&sample, &["update.ops.zst"]), replay(&sample, &[path]));
+    sample.ok(&["lab", "convert-ops", "update.ops.zst", "-o", "update.ops"]);
+    assert_eq!(fs::read(sample.path("update.ops")).unwrap(), plain);
+    // A half is refused, not taken for all of it.
+    fs::write(sample.path("half.zst"), &packed[..packed.len() / 2]).unwrap();
+    let run = sample.run(&["lab", "replay-ops", "half.zst"]);
+    assert!(run.code != 0 && run.err.contains("line"), "{}", run.err);
+}
+
+#[test]
+fn a_forecast_takes_a_recording_and_its_rate() {
+    let sample = Sample::new();
+    let path = recordings().into_iter().find(|path| path.ends_with("log-rotation.ops")).unwrap();
+    let path = path.to_str().unwrap();
+    let chip = ["--peb", "16KiB", "--page", "512", "--blocks", "128", "--erases", "16"];
+    let ask = |more: &[&str]| -> Value {
+        let forecast = ["lab", "forecast", "--recording", path, "--json"];
+        serde_json::from_str(&sample.ok(&[&forecast, &chip[..], more].concat()).out).unwrap()
+    };
+    let found = ask(&[]);
+    assert_eq!(found["workload"], path);
+    assert_ne!(found["per_day"], 64 << 20, "the rate of the recording");
+    assert_eq!(ask(&["--per-day", "1MiB"])["per_day"], 1 << 20);
+    assert!(found["forecast"]["windows"].as_array().unwrap().len() >= 3);
+    let both = sample.run(&["lab", "forecast", "--recording", path, "--workload", "log"]);
+    assert_eq!(both.code, 2, "{}", both.err);
+}

@@ -2,15 +2,16 @@
 
 use eraseblock_lab::Shape;
 use eraseblock_lab::forecast::{
-    Cause, Forecast, Life, Outcome, Question, System, Workload, forecast,
+    Cause, Forecast, Life, Outcome, Question, System, Use, Workload, forecast,
 };
+use eraseblock_recording::{Kind, Name, Op, Reader, Step};
 
 /// A chip whose blocks endure 200 erases, of which 20 are simulated.
-fn question(system: System, workload: Workload) -> Question {
+fn question(system: System, workload: Workload) -> Question<'static> {
     Question {
         system,
         shape: Shape::named("128x16384-512-512-16").unwrap(),
-        workload,
+        workload: Use::Made(workload),
         fill: 50,
         per_day: 1 << 20,
         endurance: Some(200),
@@ -22,7 +23,7 @@ fn question(system: System, workload: Workload) -> Question {
     }
 }
 
-fn asked(question: &Question) -> Forecast {
+fn asked(question: &Question<'_>) -> Forecast {
     forecast(question, &mut |_| {}).unwrap()
 }
 
@@ -85,4 +86,65 @@ fn what_does_not_settle_has_a_reason_instead_of_a_number() {
 fn the_same_question_has_the_same_answer() {
     let question = question(System::Jffs2, Workload::Camera);
     assert_eq!(asked(&question), asked(&question));
+}
+
+/// Returns the steps of a recording of the repository.
+fn recorded(name: &str) -> Vec<Step> {
+    let path = format!("{}/../../recordings/{name}.ops", env!("CARGO_MANIFEST_DIR"));
+    let file = std::io::BufReader::new(std::fs::File::open(path).unwrap());
+    Reader::new(file, b"/").unwrap().map(Result::unwrap).collect()
+}
+
+fn bytes(steps: &[Step]) -> u64 {
+    steps.iter().map(|step| if let Op::Write { len, .. } = step.op { len } else { 0 }).sum()
+}
+
+/// A recording is repeated until the chip is worn: with its names, syncs and sizes, not with those of
+/// a workload that somebody made up.
+#[test]
+fn a_recording_is_a_workload() {
+    for (name, system) in [("log-rotation", System::Ubifs), ("sqlite-delete", System::Jffs2)] {
+        let steps = recorded(name);
+        let workload = Use::Recorded(&steps);
+        let answer = asked(&Question { workload, ..question(system, Workload::Log) });
+        let written: u64 = answer.windows.iter().map(|window| window.written).sum();
+        assert!(written > 3 * bytes(&steps), "{name}: {written} bytes, {} a pass", bytes(&steps));
+        let causes: u64 = answer.causes.iter().map(|(_, bytes)| bytes).sum();
+        let programmed: u64 = answer.windows.iter().map(|window| window.programmed).sum();
+        assert_eq!(causes, programmed, "{name}");
+        assert!(life(&answer).rated > 0.0);
+        let again = asked(&Question { workload, ..question(system, Workload::Log) });
+        assert_eq!(answer, again, "{name}");
+    }
+}
+
+/// What cannot be done twice is left out of the repetitions and counted; in the first pass, it is an
+/// error.
+#[test]
+fn what_cannot_be_repeated_is_counted() {
+    let name = |name: &str| Name::new(name.as_bytes());
+    let step = |op| Step { at: 0, thread: 0, op };
+    let (file, dir) = (1, 0);
+    let mut steps = vec![
+        step(Op::Create {
+            file,
+            dir,
+            name: name("f"),
+            kind: Kind::File,
+            mode: 0o644,
+            target: None,
+        }),
+        step(Op::Write { file, offset: 0, len: 32 << 10, dense: 100 }),
+        step(Op::SyncFile { file }),
+        step(Op::Link { file, dir, name: name("g") }),
+    ];
+    let ask = |steps: &[Step]| {
+        let question = question(System::Ubifs, Workload::Log);
+        forecast(&Question { workload: Use::Recorded(steps), ..question }, &mut |_| {})
+    };
+    assert!(ask(&steps).unwrap().left_out > 2);
+    let again = steps[3].clone();
+    steps.push(again);
+    assert!(ask(&steps).unwrap_err().contains("exists"));
+    assert!(ask(&steps[..1]).unwrap_err().contains("writes no content"));
 }

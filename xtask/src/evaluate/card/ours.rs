@@ -1,18 +1,14 @@
 //! UBIFS on flash made of a card, in process: what each step costs the card, in virtual time.
 
-use crate::bench::ubifs_rw::{Entry, one_volume, read_all, remove, unpack};
+use crate::bench::ubifs_rw::{Entry, read_all, remove, unpack};
 use crate::evaluate::rows::{Cell, Fidelity, Row};
 use anyhow::{Result, ensure};
-use eraseblock_base::VolumeId;
 use eraseblock_base::random::SplitMix64;
-use eraseblock_card::{Card, CardError, Counters, presets};
-use eraseblock_mtd_host::block::{Backing, BlockDevice, BlockShape};
-use eraseblock_ubi::UbiDevice;
-use eraseblock_ubi_format::HeaderLayout;
-use eraseblock_ubifs::{MountOptions, UbifsMount};
+use eraseblock_card::{Card, Counters, presets};
+use eraseblock_lab::card::OnCard;
+use eraseblock_ubifs::UbifsMount;
 use eraseblock_ubifs_format::Compression;
 use eraseblock_vfs::{FileSystem, WritableFileSystem};
-use std::io;
 use std::sync::Arc;
 
 /// Eraseblocks of the flash: the usual size, and the largest for UBIFS.
@@ -21,42 +17,11 @@ pub(super) const PEB_SIZES: [u32; 2] = [128 << 10, 2 << 20];
 /// The table of the rows.
 const TABLE: &str = "U1";
 const CAPACITY: u64 = 1 << 30;
-const UNIT: u32 = 4096;
 /// Files of the tree, in directories of 100, and their mean size.
 const FILES: u64 = 3000;
 const MEAN: u64 = 12 << 10;
 /// Bytes of the large file.
 const LARGE: usize = 64 << 20;
-
-/// A card as the disk of block flash.
-#[derive(Debug)]
-struct CardDisk(Arc<Card>);
-
-fn failed(error: CardError) -> io::Error {
-    io::Error::other(error)
-}
-
-impl Backing for CardDisk {
-    fn size(&self) -> io::Result<u64> {
-        Ok(self.0.parameters().capacity)
-    }
-
-    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.0.read(offset, buf).map_err(failed)
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.write(offset, data).map_err(failed)
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        self.0.flush().map_err(failed)
-    }
-
-    fn discard(&self, _offset: u64, _len: u64) {
-        // The published runs mounted without discard.
-    }
-}
 
 /// Measures both workloads on a new card each and returns their rows; fails if a second run has
 /// other costs, or if what is read back is not what was written.
@@ -125,23 +90,25 @@ pub(in crate::evaluate) fn hundredths(count: u64, unit: u64) -> Cell {
 /// Runs a workload on a new card.
 fn measure(peb_size: u32, entries: &[Entry]) -> Result<Vec<(&'static str, Cost)>> {
     let preset = presets::find("sd-2012-c10")?;
-    let card = Arc::new(Card::in_memory(preset.parameters.with_capacity(CAPACITY))?);
+    let card = Card::in_memory(preset.parameters.with_capacity(CAPACITY))?;
     let mut steps = Vec::new();
     let mut last = card.counters();
+    let on = on_card(card, peb_size)?;
+    let card = Arc::clone(&on.card);
+    let mount = || mount_with(&on, Compression::None);
     let mut done = |step| {
         let now = card.counters();
         steps.push((step, Cost::between(&last, &now)));
         last = now;
     };
-    let ubi = device(&card, peb_size)?;
-    mount(&ubi)?.unmount()?;
+    mount()?.unmount()?;
     done("format");
-    let mounted = mount(&ubi)?;
+    let mounted = mount()?;
     unpack(&mounted, entries)?;
     mounted.sync()?;
     done("write and sync");
     mounted.unmount()?;
-    let mounted = mount(&ubi)?;
+    let mounted = mount()?;
     done("mount again");
     let read = read_all(&mounted, mounted.root())?;
     let content: usize = entries.iter().map(Entry::len).sum();
@@ -153,25 +120,14 @@ fn measure(peb_size: u32, entries: &[Entry]) -> Result<Vec<(&'static str, Cost)>
     Ok(steps)
 }
 
-/// Returns the only volume's device on block flash on the card.
-pub(in crate::evaluate) fn device(card: &Arc<Card>, peb_size: u32) -> Result<UbiDevice> {
-    let shape = BlockShape { peb_size, unit: UNIT };
-    let flash = Arc::new(BlockDevice::make(CardDisk(Arc::clone(card)), &shape)?);
-    let layout = HeaderLayout::new(peb_size, UNIT, UNIT, None)?;
-    one_volume(flash, &layout)
+/// Returns UBIFS on block flash on a card.
+pub(in crate::evaluate) fn on_card(card: Card, peb_size: u32) -> Result<OnCard> {
+    OnCard::make(card, peb_size).map_err(anyhow::Error::msg)
 }
 
-fn mount(ubi: &UbiDevice) -> Result<UbifsMount> {
-    mount_with(ubi, Compression::None)
-}
-
-/// Mounts the only volume.
-pub(in crate::evaluate) fn mount_with(
-    ubi: &UbiDevice,
-    compression: Compression,
-) -> Result<UbifsMount> {
-    let options = MountOptions { compression: Some(compression), ..MountOptions::default() };
-    Ok(UbifsMount::mount(Arc::new(ubi.volume(VolumeId::new(0))?), options)?.0)
+/// Mounts it.
+pub(in crate::evaluate) fn mount_with(on: &OnCard, compression: Compression) -> Result<UbifsMount> {
+    on.mount(compression).map_err(anyhow::Error::msg)
 }
 
 /// Small files, always the same ones.

@@ -3,7 +3,7 @@
 use super::log::Steps;
 use super::{LARGE_FILES, card_parameters, small_files};
 use crate::bench::ubifs_rw::{Entry, read_all, remove, unpack};
-use crate::evaluate::card::ours::{Cost, device, mount_with};
+use crate::evaluate::card::ours::{Cost, mount_with, on_card};
 use anyhow::{Result, ensure};
 use eraseblock_card::Card;
 use eraseblock_ubifs::UbifsMount;
@@ -26,9 +26,9 @@ pub(super) fn measure(
     trees: u32,
     large: &[u8],
 ) -> Result<Steps> {
-    let card = Arc::new(Card::in_memory(card_parameters()?)?);
-    let ubi = device(&card, peb_size)?;
-    let mount = || mount_with(&ubi, compression);
+    let on = on_card(Card::in_memory(card_parameters()?)?, peb_size)?;
+    let card = Arc::clone(&on.card);
+    let mount = || mount_with(&on, compression);
     mount()?.unmount()?;
     let mut steps = Steps::new();
     let mut last = card.counters();

@@ -35,7 +35,8 @@ pub(super) struct NewArgs {
     force: bool,
 }
 
-fn presets() -> PossibleValuesParser {
+/// Returns the parser of the names of presets.
+pub(in crate::command) fn presets() -> PossibleValuesParser {
     PRESETS.iter().map(|preset| PossibleValue::new(preset.name).help(preset.about)).into()
 }
 

@@ -2,24 +2,36 @@
 
 use super::chip::ChipArgs;
 use crate::args::path_bytes;
+use crate::command::card::presets as card_presets;
 use crate::failure::{Context, Failure};
 use crate::session::Session;
 use clap::ValueEnum;
+use eraseblock::raw::card::{self, Card, presets};
 use eraseblock::raw::lab::Shape;
+use eraseblock::raw::lab::card::OnCard;
 use eraseblock::raw::lab::files::{Jffs2Stack, Stack, Yaffs2Stack, ubifs};
 use eraseblock::raw::mtd::Access;
 use eraseblock::raw::nandsim::Counters;
 use eraseblock::raw::recording::{
     Counts, FioExport, FioVersion, Origin, Pace, Reader, Replay, Step, Writer,
 };
+use eraseblock::raw::ubifs_format::Compression;
 use eraseblock::raw::vfs::WritableFileSystem;
 use eraseblock::target::writable::{self, Mode};
 use eraseblock::target::{self, Wanted};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter};
-use std::path::PathBuf;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// The most steps of a recording that are kept in memory.
+const MOST_STEPS: usize = 1 << 20;
+
+/// The first bytes of a file that zstd compressed.
+const ZSTD: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
+/// How strongly a recording is compressed.
+const LEVEL: i32 = 9;
 
 /// The steps of a recording.
 type Lines = Reader<Box<dyn BufRead>>;
@@ -28,7 +40,8 @@ type Lines = Reader<Box<dyn BufRead>>;
 #[derive(Debug, clap::Args)]
 struct RecordingArgs {
     /// The recording: of `mount --record`, of fio (write_iolog), or the output of
-    /// `strace -f -ttt -yy -e trace=%file,%desc`; `-` is standard input
+    /// `strace -f -ttt -yy -e trace=%file,%desc` or of `blkparse`; `-` is standard input. It may be
+    /// compressed by zstd
     recording: PathBuf,
     /// Of fio and strace: the folder that becomes the root; what lies elsewhere is left out
     #[arg(long, value_name = "DIR", default_value = "/")]
@@ -38,18 +51,43 @@ struct RecordingArgs {
 impl RecordingArgs {
     fn open(&self, session: &mut Session) -> Result<Lines, Failure> {
         session.reads(&self.recording);
-        let input: Box<dyn BufRead> = if self.recording.as_os_str() == "-" {
+        let mut input: Box<dyn BufRead> = if self.recording.as_os_str() == "-" {
             Box::new(std::io::stdin().lock())
         } else {
             let file = File::open(&self.recording).context(self.recording.display())?;
             Box::new(BufReader::new(file))
         };
+        if input.fill_buf().context(self.recording.display())?.starts_with(&ZSTD) {
+            input = Box::new(BufReader::new(zstd::Decoder::with_buffer(input)?));
+        }
         Reader::new(input, path_bytes(&self.root)).map_err(|error| self.wrong(&error.to_string()))
     }
 
     fn wrong(&self, message: &str) -> Failure {
         Failure::new(format!("{}: {message}", self.recording.display()))
     }
+
+    /// Returns all steps.
+    fn all(&self, session: &mut Session) -> Result<Vec<Step>, Failure> {
+        let mut steps = Vec::new();
+        for step in self.open(session)? {
+            steps.push(step.map_err(|error| self.wrong(&error.to_string()))?);
+            if steps.len() > MOST_STEPS {
+                let message = format!("more than {MOST_STEPS} steps, which are kept in memory");
+                return Err(self.wrong(&message).hint("use a part of the recording"));
+            }
+        }
+        Ok(steps)
+    }
+}
+
+/// Returns all steps of a recording.
+pub(super) fn steps(
+    recording: &Path,
+    root: &OsStr,
+    session: &mut Session,
+) -> Result<Vec<Step>, Failure> {
+    RecordingArgs { recording: recording.into(), root: root.into() }.all(session)
 }
 
 /// Arguments of `lab replay-ops`.
@@ -64,6 +102,9 @@ pub(crate) struct ReplayOpsArgs {
     /// Replay in an image, a chip file or a device, which is changed, instead of on a simulated chip
     #[arg(long, value_name = "TARGET", conflicts_with_all = ["fs", "chip", "part", "peb", "page", "blocks"])]
     on: Option<OsString>,
+    /// Replay in UBIFS on flash made of a simulated card of 1 GiB that behaves like this one
+    #[arg(long, value_name = "PRESET", value_parser = card_presets(), conflicts_with_all = ["on", "fs", "chip", "part", "peb", "page", "blocks"])]
+    card: Option<String>,
     /// Do the background work of a mount in pauses of half a second and more
     #[arg(long)]
     pauses: bool,
@@ -89,13 +130,17 @@ enum ReplayFs {
     Yaffs2,
 }
 
+/// Size of the card of a replay in bytes, and of the eraseblocks made of it.
+const CARD: (u64, u32) = (1 << 30, 2 << 20);
+
 /// Arguments of `lab convert-ops`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ConvertOpsArgs {
     /// The recording.
     #[command(flatten)]
     recording: RecordingArgs,
-    /// Where the result goes; `-` is standard output
+    /// Where the result goes; `-` is standard output. If the name ends in `.zst`, it is compressed by
+    /// zstd
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// What it becomes
@@ -120,23 +165,26 @@ enum Form {
 /// Replays a recording and prints what it cost.
 pub(super) fn replay(args: &ReplayOpsArgs, session: &mut Session) -> Result<(), Failure> {
     let mut reader = args.recording.open(session)?;
-    let (place, counts, flash) = if let Some(target) = &args.on {
+    let (place, counts, cost) = if let Some(target) = &args.on {
         let counts = in_target(args, target, &mut reader, session)?;
-        (target.to_string_lossy().into_owned(), counts, None)
+        (target.to_string_lossy().into_owned(), counts, Cost::Unknown)
+    } else if let Some(preset) = &args.card {
+        let (counts, cost) = on_card(args, preset, &mut reader, session)?;
+        (format!("UBIFS on the card {preset}"), counts, cost)
     } else {
         let (name, stack) = args.stack()?;
         let (counts, flash) = on_chip(args, &*stack, &mut reader, session)?;
-        (name, counts, Some(flash))
+        (name, counts, Cost::Flash(flash))
     };
     let (origin, left_out) = (reader.origin(), reader.left_out());
     if session.options.json {
         return session.json(&serde_json::json!({
             "origin": origin_name(origin), "left_out": left_out, "on": place, "steps": counts.steps,
             "written": counts.written, "read": counts.read, "unsupported": counts.unsupported,
-            "flash": flash.as_ref().map(document),
+            "flash": cost.flash(), "card": cost.card(),
         }));
     }
-    session.lines(report(&place, &counts, flash.as_ref(), left_out))
+    session.lines(report(&place, &counts, &cost, left_out))
 }
 
 fn origin_name(origin: Origin) -> &'static str {
@@ -144,6 +192,7 @@ fn origin_name(origin: Origin) -> &'static str {
         Origin::Ops => "ops",
         Origin::Fio => "fio",
         Origin::Strace => "strace",
+        Origin::Blkparse => "blkparse",
     }
 }
 
@@ -223,15 +272,90 @@ fn in_target(
     Ok(counts)
 }
 
-fn document(flash: &Counters) -> serde_json::Value {
-    serde_json::json!({
-        "page_reads": flash.page_reads, "page_programs": flash.page_programs,
-        "erases": flash.erases, "bytes_programmed": flash.bytes_programmed,
-        "virtual_ns": flash.virtual_ns,
-    })
+/// Replays in UBIFS on a card. Returns what the card did for it.
+fn on_card(
+    args: &ReplayOpsArgs,
+    preset: &str,
+    reader: &mut Lines,
+    session: &Session,
+) -> Result<(Counts, Cost), Failure> {
+    let (capacity, peb_size) = CARD;
+    let parameters = presets::find(preset)?.parameters.with_capacity(capacity);
+    let on = OnCard::make(Card::in_memory(parameters)?, peb_size).map_err(Failure::new)?;
+    let fs = on.mount(Compression::Lzo).map_err(Failure::new)?;
+    let before = on.card.counters();
+    let counts = perform(args, &fs, reader, session)?;
+    fs.unmount()?;
+    Ok((counts, Cost::Card(Box::new([before, on.card.counters()]))))
 }
 
-fn report(place: &str, counts: &Counts, flash: Option<&Counters>, left_out: u64) -> Vec<String> {
+/// What a replay cost.
+enum Cost {
+    /// It was in an image or a device.
+    Unknown,
+    /// On a simulated chip.
+    Flash(Counters),
+    /// On a simulated card: its counters before and after.
+    Card(Box<[card::Counters; 2]>),
+}
+
+impl Cost {
+    fn flash(&self) -> Option<serde_json::Value> {
+        let Self::Flash(flash) = self else { return None };
+        Some(serde_json::json!({
+            "page_reads": flash.page_reads, "page_programs": flash.page_programs,
+            "erases": flash.erases, "bytes_programmed": flash.bytes_programmed,
+            "virtual_ns": flash.virtual_ns,
+        }))
+    }
+
+    fn card(&self) -> Option<serde_json::Value> {
+        let Self::Card(counters) = self else { return None };
+        let [before, after] = &**counters;
+        Some(serde_json::json!({
+            "reads": after.reads - before.reads, "writes": after.writes - before.writes,
+            "flushes": after.flushes - before.flushes, "erases": after.erases() - before.erases(),
+            "host_bytes": after.host_bytes() - before.host_bytes(),
+            "programmed_bytes": after.programmed_bytes() - before.programmed_bytes(),
+            "virtual_ns": after.total_ns() - before.total_ns(),
+        }))
+    }
+
+    /// Returns the lines about it, if anything is known.
+    #[allow(clippy::cast_precision_loss)] // ratios and seconds for people
+    fn lines(&self, written: u64) -> Vec<(&'static str, String)> {
+        let (done, programmed, virtual_ns, place) = match self {
+            Self::Unknown => return Vec::new(),
+            Self::Flash(flash) => {
+                let Counters { page_programs, erases, page_reads, .. } = flash;
+                let done = format!(
+                    "{page_programs} page programs, {erases} erases, {page_reads} page reads"
+                );
+                (("flash", done), flash.bytes_programmed, flash.virtual_ns, "part")
+            }
+            Self::Card(counters) => {
+                let [before, after] = &**counters;
+                let (writes, flushes) =
+                    (after.writes - before.writes, after.flushes - before.flushes);
+                let (erases, reads) =
+                    (after.erases() - before.erases(), after.reads - before.reads);
+                let done =
+                    format!("{writes} writes, {flushes} flushes, {erases} erases, {reads} reads");
+                let programmed = after.programmed_bytes() - before.programmed_bytes();
+                (("card", done), programmed, after.total_ns() - before.total_ns(), "card")
+            }
+        };
+        let ratio = programmed as f64 / written.max(1) as f64;
+        let seconds = virtual_ns as f64 / 1e9;
+        vec![
+            done,
+            ("", format!("{ratio:.2} bytes programmed for one written")),
+            ("", format!("{seconds:.3} seconds on the {place}")),
+        ]
+    }
+}
+
+fn report(place: &str, counts: &Counts, cost: &Cost, left_out: u64) -> Vec<String> {
     let mut lines = vec![format!("  {:<15} {place}", "replayed on")];
     let steps: Vec<String> =
         counts.steps.iter().map(|(name, count)| format!("{count} {name}")).collect();
@@ -245,17 +369,8 @@ fn report(place: &str, counts: &Counts, flash: Option<&Counters>, left_out: u64)
     }
     let (written, read) = (counts.written, counts.read);
     lines.push(format!("  {:<15} {written} bytes written, {read} read", "applications"));
-    if let Some(flash) = flash {
-        lines.push(format!(
-            "  {:<15} {} page programs, {} erases, {} page reads",
-            "flash", flash.page_programs, flash.erases, flash.page_reads
-        ));
-        #[allow(clippy::cast_precision_loss)] // a ratio and seconds for people
-        let (ratio, seconds) =
-            (flash.bytes_programmed as f64 / written.max(1) as f64, flash.virtual_ns as f64 / 1e9);
-        lines.push(format!("  {:<15} {ratio:.2} bytes programmed for one written", ""));
-        lines.push(format!("  {:<15} {seconds:.3} seconds on the part", ""));
-    }
+    let cost = cost.lines(written);
+    lines.extend(cost.into_iter().map(|(name, text)| format!("  {name:<15} {text}")));
     lines
 }
 
@@ -263,6 +378,34 @@ fn report(place: &str, counts: &Counts, flash: Option<&Counters>, left_out: u64)
 pub(super) fn convert(args: &ConvertOpsArgs, session: &mut Session) -> Result<(), Failure> {
     let mut reader = args.recording.open(session)?;
     let mut output = session.create(&args.output)?;
+    let mut out = BufWriter::new(&mut output.file);
+    let (count, lost) = if args.output.extension().is_some_and(|end| end == "zst") {
+        let mut packed = zstd::Encoder::new(&mut out, LEVEL)?;
+        let written = write(args, &mut reader, &mut packed)?;
+        packed.finish().context(args.output.display())?;
+        written
+    } else {
+        write(args, &mut reader, &mut out)?
+    };
+    out.flush().context(args.output.display())?;
+    drop(out);
+    output.commit()?;
+    let left_out = reader.left_out() + lost;
+    session.remark(&format!("{count} steps; {left_out} have no form in the result"));
+    if session.options.json && args.output.as_os_str() != "-" {
+        let origin = origin_name(reader.origin());
+        return session
+            .json(&serde_json::json!({"origin": origin, "steps": count, "left_out": left_out}));
+    }
+    Ok(())
+}
+
+/// Writes all steps. Returns their number, and how many have no form in the result.
+fn write(
+    args: &ConvertOpsArgs,
+    reader: &mut Lines,
+    out: &mut dyn Write,
+) -> Result<(u64, u64), Failure> {
     let mut count = 0_u64;
     let mut all = |put: &mut dyn FnMut(&Step) -> std::io::Result<()>| -> Result<(), Failure> {
         for step in reader.by_ref() {
@@ -272,7 +415,6 @@ pub(super) fn convert(args: &ConvertOpsArgs, session: &mut Session) -> Result<()
         }
         Ok(())
     };
-    let out = BufWriter::new(&mut output.file);
     let mut lost = 0;
     match args.to {
         Form::Ops => {
@@ -289,13 +431,5 @@ pub(super) fn convert(args: &ConvertOpsArgs, session: &mut Session) -> Result<()
             lost = export.finish().context(args.output.display())?;
         }
     }
-    output.commit()?;
-    let left_out = reader.left_out() + lost;
-    session.remark(&format!("{count} steps; {left_out} have no form in the result"));
-    if session.options.json && args.output.as_os_str() != "-" {
-        let origin = origin_name(reader.origin());
-        return session
-            .json(&serde_json::json!({"origin": origin, "steps": count, "left_out": left_out}));
-    }
-    Ok(())
+    Ok((count, lost))
 }
