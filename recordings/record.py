@@ -2,14 +2,74 @@
 """Does what applications do in a directory, which `eraseblock mount --record` serves.
 
     record.py sqlite-wal|sqlite-delete|log-rotation|update|camera DIR
+    record.py root DIR    a small system, made before the mount that is recorded
+    record.py boot DIR    its first boot and login, as root
 
 Each kind of work is small, and the same in every run except for its times.
 """
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
+
+FILES = {
+    "etc/inittab": """::sysinit:/etc/init.d/rcS
+::wait:/etc/init.d/first-login
+::wait:/etc/init.d/rcK
+::wait:/bin/poweroff -f
+""",
+    "etc/init.d/rcS": """#!/bin/sh
+mount -t proc proc /proc
+mount -t tmpfs tmpfs /run
+mount -t tmpfs tmpfs /tmp
+hostname -F /etc/hostname
+cat /var/lib/seed >/dev/null 2>&1
+dd if=/dev/urandom of=/var/lib/seed.new bs=512 count=1 conv=fsync 2>/dev/null
+mv /var/lib/seed.new /var/lib/seed
+syslogd -O /var/log/messages
+logger -t rcS "the system boots"
+for key in rsa ecdsa ed25519; do
+    [ -e /etc/keys/$key ] && continue
+    dd if=/dev/urandom of=/etc/keys/$key.new bs=1k count=2 conv=fsync 2>/dev/null
+    chmod 600 /etc/keys/$key.new
+    mv /etc/keys/$key.new /etc/keys/$key
+    logger -t rcS "key $key"
+done
+ln -sf /proc/mounts /etc/mtab
+date >/etc/clock
+crond -c /etc/crontabs -L /var/log/cron
+touch /var/log/wtmp
+logger -t rcS "the system is up"
+""",
+    "etc/init.d/first-login": """#!/bin/sh
+export HOME=/root USER=root
+cd
+. /etc/profile
+cat /etc/motd >/dev/null
+logger -t login "root login"
+sed -i "s/^root::/root:!:/" /etc/shadow
+ls -lR /etc >/dev/null
+sed -i s/board/kitchen/ /etc/hostname
+echo "ls -lR /etc" >>/root/.ash_history
+vi -c ':q' /etc/motd </dev/null >/dev/null 2>&1
+mkdir -p /root/notes
+echo "first day" | dd of=/root/notes/today conv=fsync 2>/dev/null
+""",
+    "etc/init.d/rcK": """#!/bin/sh
+logger -t rcK "the system goes down"
+killall crond syslogd
+date | dd of=/etc/clock conv=fsync 2>/dev/null
+""",
+    "etc/crontabs/root": "0 * * * * /bin/true\n",
+    "etc/group": "root:x:0:\n",
+    "etc/hostname": "board\n",
+    "etc/motd": "Welcome.\n",
+    "etc/passwd": "root:x:0:0:root:/root:/bin/sh\n",
+    "etc/profile": "export PATH=/bin:/sbin\n",
+    "etc/shadow": "root::19000:0:99999:7:::\n",
+}
 
 
 def sqlite(folder, mode):
@@ -85,12 +145,40 @@ def camera(folder):
             os.unlink(os.path.join(folder, f"picture-{number - 2}.jpg"))
 
 
+def root(folder):
+    """A system of one program, as a board has it when it leaves the factory."""
+    for name in ("bin", "dev", "etc/init.d", "etc/crontabs", "etc/keys", "proc", "root", "run", "tmp"):
+        os.makedirs(os.path.join(folder, name))
+    for name in ("var/lib", "var/log", "var/spool/cron"):
+        os.makedirs(os.path.join(folder, name))
+    os.symlink("bin", os.path.join(folder, "sbin"))
+    busybox = os.path.join(folder, "bin/busybox")
+    shutil.copy("/bin/busybox", busybox)
+    for applet in subprocess.check_output([busybox, "--list"], text=True).split():
+        if applet != "busybox":
+            os.symlink("busybox", os.path.join(folder, "bin", applet))
+    for name, text in FILES.items():
+        with open(os.path.join(folder, name), "w") as out:
+            out.write(text)
+        if name.startswith("etc/init.d"):
+            os.chmod(os.path.join(folder, name), 0o755)
+
+
+def boot(folder):
+    """The system is started in name spaces of its own, and switches itself off."""
+    devices = os.path.join(folder, "dev")
+    start = f'mount --rbind /dev "{devices}" && exec chroot "{folder}" /bin/busybox init'
+    unshare = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child"]
+    subprocess.run([*unshare, "sh", "-c", start], stdin=subprocess.DEVNULL, check=False)
+
+
 def main():
     kind, folder = sys.argv[1:]
     if kind in ("sqlite-wal", "sqlite-delete"):
         sqlite(folder, kind.removeprefix("sqlite-"))
     else:
-        {"log-rotation": log_rotation, "update": update, "camera": camera}[kind](folder)
+        kinds = {"log-rotation": log_rotation, "update": update, "camera": camera}
+        (kinds | {"root": root, "boot": boot})[kind](folder)
 
 
 if __name__ == "__main__":

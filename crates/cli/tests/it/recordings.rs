@@ -29,7 +29,7 @@ fn replay(sample: &Sample, arguments: &[&str]) -> Value {
 fn the_recordings_of_the_repository_are_replayed_everywhere() {
     let sample = Sample::new();
     let all = recordings();
-    assert_eq!(all.len(), 5);
+    assert_eq!(all.len(), 6);
     for path in all {
         let path = path.to_str().unwrap();
         let found = ["ubifs", "jffs2", "yaffs2"].map(|fs| replay(&sample, &[path, "--fs", fs]));
