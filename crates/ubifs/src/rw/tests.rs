@@ -177,6 +177,21 @@ fn an_index_of_one_node_leaves_a_collected_leb() {
     assert_eq!(fs.entries(1).unwrap().len(), 2);
 }
 
+/// A recovery that finds no empty LEB moves nodes into the rest of the LEB in which garbage collection
+/// was cut. Without such a LEB, it is refused before it writes a commit.
+#[test]
+fn a_recovery_without_space_commits_nothing() {
+    let fs = mount(&blank(60), MountOptions::default());
+    create(&fs, 0..20);
+    fs.sync().unwrap();
+    let mut core = fs.lock();
+    take(&mut core.store, |lp| lp.reclaimable() == LEB);
+    let before = core.store.nodes.flash.activity.commits;
+    let refused = core.store.recover_gc_leb().expect_err("there is no space");
+    assert!(refused.is_no_space(), "{refused:?}");
+    assert_eq!(core.store.nodes.flash.activity.commits, before);
+}
+
 /// An operation promises no more than it may write: here, an entry and two inodes without content.
 /// Otherwise it would be refused on a volume with space for it.
 #[test]
