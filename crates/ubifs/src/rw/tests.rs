@@ -182,7 +182,11 @@ fn an_index_of_one_node_leaves_a_collected_leb() {
 #[test]
 fn a_recovery_without_space_commits_nothing() {
     let fs = mount(&blank(60), MountOptions::default());
-    create(&fs, 0..20);
+    create(&fs, 0..1);
+    let ino = fs.lookup(1, b"0000").unwrap();
+    for number in 0..20 {
+        fs.write(ino, u64::from(number) * 4096, &block(number, 2000), BY).unwrap();
+    }
     fs.sync().unwrap();
     let mut core = fs.lock();
     take(&mut core.store, |lp| lp.reclaimable() == LEB);
