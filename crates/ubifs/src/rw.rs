@@ -72,6 +72,8 @@ mod shadow;
 mod sqnum;
 mod store;
 mod supply;
+#[cfg(test)]
+mod tests;
 mod tnc;
 mod wbuf;
 mod write_back;

@@ -146,7 +146,11 @@ impl Flash {
     fn done<T>(&mut self, place: Location, result: Result<T, MtdError>) -> Step<T> {
         result.map_err(|error| {
             let said = error.to_string();
-            let is_placed = place == Location::Whole || said.contains(&place.to_string());
+            // A write that failed is repeated from the start of its LEB.
+            let is_placed = match place {
+                Location::Leb(leb, _) => said.contains(&format!("leb {leb}:")),
+                _ => true,
+            };
             let reason = if is_placed { said } else { format!("{place}: {said}") };
             self.turn_read_only(&reason);
             Fault::from(error)

@@ -206,10 +206,16 @@ impl Log {
         encode::pad(&mut out, flash.min_io);
         flash.change(leb, &out)?;
         self.head = Place { leb, offset: out.len() as u32 };
-        // Only after the rewrite: a cut before it still finds every reference in the old LEBs.
+        let mut rest = Vec::new();
         while leb != old_head {
             leb = Self::next_leb(flash, leb);
-            flash.unmap(leb)?;
+            rest.push(leb);
+        }
+        // Only after the rewrite: a cut before it still finds every reference in the old LEBs. The
+        // last one first: those that a cut leaves continue the log. After an empty LEB, a mount would
+        // not find them, give their numbers again, and take a torn commit start before them for damage.
+        for leb in rest.into_iter().rev() {
+            flash.wipe(leb)?;
         }
         Ok(())
     }

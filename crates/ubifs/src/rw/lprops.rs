@@ -423,11 +423,11 @@ impl Lprops {
         self.lpt.lsave = lebs;
     }
 
-    /// Loads the LEBs that the save table names; skips entries after the volume's end.
+    /// Loads the LEBs that the save table names; skips entries outside of the main area.
     pub(super) fn load_saved(&mut self, flash: &mut Flash) -> Step<()> {
         let mut is_used = false;
         for leb in self.lpt.lsave.clone() {
-            if leb >= flash.main_first && leb < flash.leb_cnt {
+            if Self::index_of(flash, leb).is_ok() {
                 self.get(flash, leb)?;
                 is_used |= leb != flash.main_first;
             }

@@ -7,7 +7,7 @@
 //! 1. A loaded node has a loaded parent; a dirty node has dirty ancestors.
 //! 2. The old copy of a dirty node is counted as dirty in `ltab`, and its place is forgotten.
 //! 3. Nodes referred to by the last master are not erased before the next master is on flash: LEBs
-//!    that became free are `held` until then.
+//!    that became free are `held` until then, and not written to.
 
 mod commit;
 mod gc;
@@ -34,10 +34,8 @@ struct Slot {
 struct Row {
     free: u32,
     dirty: u32,
-    /// In use by the current commit, or still needed by the last one.
+    /// Became free, but is needed by the last commit; erased when the next master is written.
     held: bool,
-    /// Must be erased when the next master is written.
-    to_unmap: bool,
 }
 
 /// The tree.
@@ -91,7 +89,7 @@ impl Lpt {
         }
         let bytes = read_node(flash, self.ltab_at, geometry.ltab_size as u32)?;
         let table = SpaceTable::unpack(&bytes, geometry, self.ltab_at.location())?;
-        let row = |&(free, dirty): &(u32, u32)| Row { free, dirty, held: false, to_unmap: false };
+        let row = |&(free, dirty): &(u32, u32)| Row { free, dirty, held: false };
         self.ltab = table.lebs.iter().map(row).collect();
         if flash.sb.has(sb_flags::BIG_LPT) {
             let bytes = read_node(flash, self.lsave_at, geometry.lsave_size as u32)?;

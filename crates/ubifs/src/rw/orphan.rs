@@ -4,6 +4,8 @@
 //! 1. Every inode of the committed index with link count 0 is listed in the orphan area.
 //! 2. An inode becomes an orphan before the operation that removes its last name is in the journal.
 //!    It ceases to be one after the operation that deletes or links it is in the journal.
+//! 3. Nothing is in the area after `head`: each mount empties the area before anything is written to
+//!    it.
 
 use super::error::{Fault, Step, at};
 use super::flash::Flash;
@@ -137,9 +139,6 @@ impl Orphans {
             let (now, later) = left.split_at(left.len().min(room as usize));
             left = later;
             let bytes = numbers.node(flash, now, left.is_empty())?;
-            if self.head.offset == 0 {
-                flash.unmap(self.head.leb)?;
-            }
             flash.write(self.head.leb, self.head.offset, &bytes)?;
             self.head.offset += bytes.len() as u32;
         }

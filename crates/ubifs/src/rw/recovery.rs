@@ -142,12 +142,9 @@ impl Store {
         }
         // No LEB is empty if the cut came after the reserved LEB had become the GC head. That head
         // then has space for the live nodes of a victim.
-        let head = journal.head(Head::Gc);
-        let used = head.end();
-        let has_room = head.leb().is_some() && head.room(flash) > 0;
-        let fits = |lp: &Lp| !lp.index && lp.reclaimable() >= used;
-        let victim = if has_room { lprops.scan(flash, fits)? } else { None };
-        let Some(victim) = victim else { return Err(Fault::no_space()) };
+        let Some(head) = journal.head(Head::Gc).place() else { return Err(Fault::no_space()) };
+        let fits = |lp: &Lp| !lp.index && lp.reclaimable() >= head.offset;
+        let Some(victim) = lprops.scan(flash, fits)? else { return Err(Fault::no_space()) };
         lprops.set_use(flash, victim, Use::Taken)?;
         // The commit first: replayed after a cut, the orphans and sizes of this mount must not
         // follow the copies of older nodes that the collection appends.

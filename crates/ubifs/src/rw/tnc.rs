@@ -15,6 +15,8 @@ mod edit;
 #[cfg(debug_assertions)]
 mod invariants;
 mod search;
+#[cfg(test)]
+mod tests;
 
 use super::error::{Fault, Step, at};
 use super::flash::{Flash, align8};

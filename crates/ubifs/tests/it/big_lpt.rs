@@ -3,9 +3,12 @@
 
 use crate::rw::{checked, file, mount};
 use crate::strict_leb::{StrictLeb, Torn};
+use eraseblock_base::{Leb, Location};
 use eraseblock_ubifs::UbifsMount;
 use eraseblock_ubifs::mkfs::{self, DeviceSink, MkfsOptions, NoProgress};
 use eraseblock_ubifs::rw::BigLptActivity;
+use eraseblock_ubifs_format::lpt::{LptGeometry, LptInputs, SaveTable};
+use eraseblock_ubifs_format::{Limits, decode};
 use eraseblock_vfs::source::{SourceKind, SourceNode};
 use eraseblock_vfs::{Caller, FileSystem, SourceTree, Timestamp, WritableFileSystem};
 use eraseblock_vfs_testkit::ops::{Texture, data_of};
@@ -19,12 +22,19 @@ fn big(fs: &UbifsMount) -> BigLptActivity {
     fs.activity().big_lpt.expect("the model is the big one")
 }
 
+/// How much of the LPT is in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Model {
+    Small,
+    Big,
+}
+
 /// Returns a volume with much unchanging data, so that old LEBs of the LPT keep some nodes.
-fn volume() -> Arc<StrictLeb> {
-    let volume = StrictLeb::new(15_872, 512, 512, 64);
+pub(crate) fn volume_of(lebs: u32, model: Model) -> Arc<StrictLeb> {
+    let volume = StrictLeb::new(15_872, 512, 512, lebs);
     let root = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);
-    let mut options = MkfsOptions::new(15_872, 512, 64);
-    options.layout.big_lpt = true;
+    let mut options = MkfsOptions::new(15_872, 512, lebs);
+    options.layout.big_lpt = model == Model::Big;
     mkfs::build(&SourceTree::new(root), &options, &mut DeviceSink(&volume), &NoProgress).unwrap();
     let volume = Arc::new(volume);
     let fs = mount(&volume).unwrap();
@@ -33,6 +43,10 @@ fn volume() -> Arc<StrictLeb> {
     fs.create(1, b"moving", &file(), NOW).unwrap();
     fs.unmount().unwrap();
     volume
+}
+
+fn volume() -> Arc<StrictLeb> {
+    volume_of(64, Model::Big)
 }
 
 /// A small change and a commit.
@@ -118,4 +132,40 @@ fn a_big_lpt_has_room_for_any_number_of_recoveries() {
         // The power goes off.
     }
     judge(&volume).unwrap();
+}
+
+/// The save table only helps: entries that name no LEB of the main area are passed over.
+#[test]
+fn a_save_table_with_wrong_entries_is_used() {
+    let lebs = 60;
+    let volume = volume_of(lebs, Model::Big);
+    let mut content = volume.lebs();
+    let node = |leb: usize, at: usize| content[leb].as_ref().unwrap()[at..].to_vec();
+    let limits = Limits::unknown(15_872);
+    let sb = node(0, 0);
+    let sb = decode::node(&sb, &limits, Location::Whole).unwrap().superblock().unwrap();
+    let master = node(1, content[1].as_ref().unwrap().len() - 512);
+    let master = decode::node(&master, &limits, Location::Whole).unwrap().master().unwrap();
+    let geometry = LptGeometry::new(LptInputs {
+        leb_size: sb.leb_size,
+        min_io: sb.min_io_size,
+        main_lebs: sb.main_lebs(),
+        leb_cnt: sb.leb_cnt,
+        max_leb_cnt: sb.max_leb_cnt,
+        lpt_first: Leb::new(sb.lpt_first()),
+        lpt_lebs: sb.lpt_lebs,
+        lsave_cnt: sb.lsave_cnt,
+        big: true,
+    });
+    let entries = [sb.main_first() - 1, lebs, 0, lebs + 3, lebs - 1];
+    let entries = entries.into_iter().cycle().take(sb.lsave_cnt as usize);
+    let table = SaveTable { lebs: entries.map(Leb::new).collect() }.pack(&geometry);
+    let at = master.lsave_offs as usize;
+    let leb = content[master.lsave_lnum as usize].as_mut().unwrap();
+    Arc::make_mut(leb)[at..at + table.len()].copy_from_slice(&table);
+    let volume = Arc::new(volume.with(content));
+    let fs = mount(&volume).unwrap();
+    assert_eq!(big(&fs).save_tables_used, 1);
+    step(&fs, 1).unwrap();
+    checked(&fs).unwrap();
 }

@@ -824,3 +824,24 @@ fn attributes_of_an_unnamed_file_go_with_it() {
     fs.unmount().unwrap();
     checked(&fs).unwrap();
 }
+
+/// The LEB that a clean unmount reserved is emptied, even if there is garbage in it by its properties:
+/// Linux mounts such a volume, too.
+#[test]
+fn a_reserved_leb_with_garbage_is_emptied() {
+    let mut bytes = Bytes::of(&populated());
+    let (leb, size) = (bytes.in_master(60), LEB as u32);
+    let slot = leb - bytes.superblock().main_first();
+    bytes.props(slot, |leb| (leb.free, leb.dirty) = (0, size));
+    bytes.put(leb as usize * LEB, &[0x55; LEB]);
+    for (field, change) in [(80, size.wrapping_neg()), (88, size), (156, u32::MAX)] {
+        let changed = bytes.in_master(field).wrapping_add(change);
+        bytes.master(field, &changed.to_le_bytes());
+    }
+    let volume = bytes.volume();
+    let fs = mount(&volume).unwrap();
+    checked(&fs).unwrap();
+    fs.create(1, b"new", &file(), NOW).unwrap();
+    fs.unmount().unwrap();
+    assert_eq!(verdict(&Bytes::of(&volume)), Ok(Vec::new()));
+}

@@ -4,8 +4,11 @@
 use crate::rw::{checked, empty, file, mount};
 use crate::strict_leb::{Lebs, StrictLeb, Torn};
 use eraseblock_ubifs::UbifsMount;
-use eraseblock_vfs::{Caller, FsError, Timestamp, WritableFileSystem};
+use eraseblock_ubifs::mkfs::{self, DeviceSink, MkfsOptions, NoProgress};
+use eraseblock_vfs::source::{SourceKind, SourceNode};
+use eraseblock_vfs::{Caller, FsError, SourceTree, Timestamp, WritableFileSystem};
 use eraseblock_vfs_testkit::ops::{Texture, data_of};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const NOW: &Caller = &Caller::owner(Timestamp::from_seconds(1_000_000));
@@ -21,7 +24,7 @@ fn write(fs: &UbifsMount, what: &str) -> Result<(), FsError> {
 }
 
 /// Returns the state when everything that was unmapped since comes back.
-fn come_back(before: &Lebs, after: Lebs) -> (Lebs, usize) {
+pub(crate) fn come_back(before: &Lebs, after: Lebs) -> (Lebs, usize) {
     let mut count = 0;
     let lebs = before.iter().zip(after).map(|(old, new)| {
         count += usize::from(new.is_none() && old.is_some());
@@ -65,4 +68,46 @@ fn what_a_recovery_unmapped_may_come_back() {
         }
     }
     assert!(recovered > 150 && came_back > 150, "{recovered} cuts, {came_back} LEBs came back");
+}
+
+/// LEBs of the log that commits dropped get their old references back. When the log reaches one of
+/// them, these may neither be in the way of new ones nor be replayed.
+#[test]
+fn what_the_log_dropped_may_come_back() {
+    const LOG: std::ops::Range<usize> = 3..9;
+    // A LEB of the log has space for 8 references, and a commit comes after 19 LEBs of the journal.
+    let volume = StrictLeb::new(16_384, 2048, 2048, 200);
+    let mut options = MkfsOptions::new(16_384, 2048, 200);
+    (options.layout.journal_bytes, options.layout.log_lebs) = (Some(24 * 16_384), Some(6));
+    let root = SourceNode::new(SourceKind::Directory(BTreeMap::new()), 0o755);
+    mkfs::build(&SourceTree::new(root), &options, &mut DeviceSink(&volume), &NoProgress).unwrap();
+    let volume = Arc::new(volume);
+    let fs = mount(&volume).unwrap();
+    let mut dropped = volume.lebs();
+    for round in 0.. {
+        write(&fs, &format!("before {round}")).unwrap();
+        let now = volume.lebs();
+        LOG.filter(|leb| now[*leb].is_some()).for_each(|leb| dropped[leb].clone_from(&now[leb]));
+        if fs.activity().log_wraps > 1 {
+            break;
+        }
+    }
+    drop(fs);
+    let mut lebs = volume.lebs();
+    let back: Vec<usize> = LOG.filter(|leb| lebs[*leb].is_none()).collect();
+    assert!(back.len() > 2, "{back:?} come back");
+    for leb in back {
+        lebs[leb].clone_from(&dropped[leb]);
+    }
+    let volume = Arc::new(volume.with(lebs));
+    for round in 0..8 {
+        let fs = mount(&volume).unwrap();
+        checked(&fs).unwrap();
+        let commits = fs.activity().commits;
+        write(&fs, &format!("after {round}")).unwrap();
+        let done = fs.activity();
+        assert!(done.commits == commits && done.buds > 8, "{done:?}");
+        // The power goes off.
+    }
+    checked(&mount(&volume).unwrap()).unwrap();
 }

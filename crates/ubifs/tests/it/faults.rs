@@ -1,7 +1,8 @@
 //! A device that fails: the n-th read, program or erase, once or permanently, for every n.
 
+use crate::big_lpt::{Model, volume_of};
 use crate::rw::{checked, empty, file, mount};
-use crate::strict_leb::StrictLeb;
+use crate::strict_leb::{StrictLeb, Torn};
 use eraseblock_base::{ErrorClass, Leb, Location};
 use eraseblock_mtd::{LebDevice, MtdError, ReadOutcome};
 use eraseblock_ubifs::{MountOptions, UbifsMount};
@@ -285,7 +286,7 @@ fn find(fs: &UbifsMount, path: &str) -> Result<u64, FsError> {
 }
 
 /// What is done on [`furnished`].
-const OPERATIONS: [(&str, Operation); 16] = [
+const OPERATIONS: [(&str, Operation); 17] = [
     ("create", |fs| fs.create(1, b"new", &file(), NOW).map(drop)),
     ("create and sync", |fs| {
         if fs.lookup(1, b"new").is_err() {
@@ -314,6 +315,11 @@ const OPERATIONS: [(&str, Operation); 16] = [
     ("write", |fs| {
         let ino = find(fs, "dir/one")?;
         fs.write(ino, 5000, &[9; 100], NOW)?;
+        fs.sync_file(ino)
+    }),
+    ("write to the ends of two blocks", |fs| {
+        let ino = find(fs, "dir/one")?;
+        fs.write(ino, 4000, &[9; 200], NOW)?;
         fs.sync_file(ino)
     }),
     ("truncate", |fs| {
@@ -462,4 +468,73 @@ fn a_flush_that_fails_says_so() {
     *device.plan.lock().unwrap() = Some(Plan { kind: Kind::Program, after, failures: u64::MAX });
     assert_eq!(fs.flush().unwrap_err().kind(), FsErrorKind::Io);
     assert!(fs.why_read_only().is_some());
+}
+
+/// A device that fails may name the place or not. The reason names it once.
+#[test]
+fn the_reason_why_writing_ended_has_one_place() {
+    let reason = |device: Arc<dyn LebDevice>, fail: &dyn Fn()| {
+        let (fs, _) = UbifsMount::mount(device, MountOptions::default()).unwrap();
+        fs.create(1, b"f", &file(), NOW).unwrap();
+        fail();
+        fs.flush().unwrap_err();
+        fs.why_read_only().unwrap()
+    };
+    let device = Faulty::new(empty(40), None);
+    let fails = || {
+        let after = device.count(Kind::Program);
+        *device.plan.lock().unwrap() = Some(Plan { kind: Kind::Program, after, failures: 9 });
+    };
+    let named = reason(Arc::clone(&device) as _, &fails);
+    let volume = empty(40);
+    let unnamed = reason(Arc::clone(&volume) as _, &|| volume.cut_after(0, Torn::Before));
+    assert_ne!(named, unnamed);
+    for reason in [named, unnamed] {
+        assert_eq!(reason.matches("leb ").count(), 1, "{reason}");
+    }
+}
+
+/// A commit that moves the nodes of the LPT reads those that are not in memory. What it cannot read
+/// must neither be written as empty nor stay where it is, unnoticed, until no space is left.
+#[test]
+fn a_commit_that_cannot_read_leb_properties_fails() {
+    let step = |fs: &UbifsMount, number: u8| {
+        fs.write(fs.lookup(1, b"moving").unwrap(), 0, &[number; 3000], NOW).unwrap();
+    };
+    // More LEBs than a save table names, so that a mount does not load all properties.
+    for (model, lebs) in [(Model::Small, 64), (Model::Big, 500)] {
+        let volume = volume_of(lebs, model);
+        let mut failed = 0;
+        for number in 0..60 {
+            // The reads of the whole commit are counted before each of them fails.
+            let mut reads = 0;
+            for failing in (0..).map(|step: u64| step.checked_sub(1)) {
+                let device = Faulty::new(Arc::new(volume.with(volume.lebs())), None);
+                let mounted = UbifsMount::mount(Arc::clone(&device) as _, MountOptions::default());
+                let (fs, _) = mounted.unwrap();
+                step(&fs, number);
+                let first = device.count(Kind::Read);
+                let Some(failing) = failing else {
+                    fs.sync().unwrap();
+                    reads = device.count(Kind::Read) - first;
+                    continue;
+                };
+                if failing == reads {
+                    break;
+                }
+                *device.plan.lock().unwrap() =
+                    Some(Plan { kind: Kind::Read, after: first + failing, failures: 2 });
+                let story = format!("{model:?}, commit {number}, read {failing} of {reads}");
+                let error = fs.sync().expect_err(&story);
+                assert_eq!(error.kind(), FsErrorKind::Io, "{story}: {error}");
+                failed += 1;
+                let below = Arc::new(volume.with(device.below.lebs()));
+                checked(&mount(&below).unwrap()).unwrap_or_else(|why| panic!("{story}: {why}"));
+            }
+            let fs = mount(&volume).unwrap();
+            step(&fs, number);
+            fs.unmount().unwrap();
+        }
+        assert!(failed > 0, "{model:?}: no commit read anything");
+    }
 }

@@ -13,6 +13,7 @@ mod edges;
 mod faults;
 mod foreign;
 mod full;
+mod full_log;
 mod gaps;
 mod hostile;
 mod image;

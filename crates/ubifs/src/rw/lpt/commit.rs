@@ -37,7 +37,6 @@ impl Lpt {
                 row.free = flash.leb_size;
                 row.dirty = 0;
                 row.held = true;
-                row.to_unmap = true;
                 flash.activity.lpt_lebs_freed += 1;
             }
         }
@@ -74,7 +73,6 @@ impl Lpt {
             ltab_run: None,
             lsave_done: !flash.sb.has(sb_flags::BIG_LPT),
         };
-        self.row(flash, self.head.leb)?.held = true;
         self.place_tables(flash, &mut writer);
         let top = self.levels.len() - 1;
         self.place_subtree(flash, &mut writer, top, 0, props)?;
@@ -187,7 +185,6 @@ impl Lpt {
             .map(|step| (current + step) % count)
             .find(|index| usable(&self.ltab[*index]));
         let Some(index) = found else { return Err(Fault::no_space()) };
-        self.ltab[index].held = true;
         let leb = flash.sb.lpt_first() + index as u32;
         writer.runs.push(Run { start: Place::start_of(leb), bytes: Vec::new() });
         Ok(())
@@ -197,8 +194,7 @@ impl Lpt {
     /// flash.
     pub(in crate::rw) fn committed(&mut self, flash: &mut Flash) -> Step<()> {
         for (leb, row) in (flash.sb.lpt_first()..).zip(&mut self.ltab) {
-            row.held = false;
-            if std::mem::take(&mut row.to_unmap) {
+            if std::mem::take(&mut row.held) {
                 flash.unmap(leb)?;
             }
         }
