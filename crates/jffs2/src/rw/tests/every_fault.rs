@@ -401,6 +401,30 @@ fn a_block_that_is_never_read_back_is_marked_bad() {
     }
 }
 
+/// The power fails while a block that is never read back is marked bad: nothing may go on as if that
+/// were done.
+#[test]
+fn a_cut_while_a_deaf_block_is_marked_bad_ends_the_work() {
+    use crate::rw::blocks::List;
+    use eraseblock_nandsim::{ArmedCut, Variant};
+
+    let chip = chip(MediumKind::Nand);
+    let device = Faulty::new(Arc::clone(&chip), None);
+    let (fs, _) = Jffs2Rw::mount(Arc::clone(&device) as _, &RwOptions::default()).unwrap();
+    let log = &mut fs.lock().writer.log;
+    // One that can be read: the device is not at fault.
+    assert!(log.erase_one().unwrap());
+    let blocks = &mut log.tree.store.blocks;
+    let block = blocks.first(List::ErasePending).unwrap();
+    blocks.get_mut(block).unread = 1;
+    *device.deaf.lock().unwrap() = (Peb::new(block), u32::MAX);
+    let event = chip.next_event() + 2;
+    let cut = ArmedCut { event, program: Variant::P1, erase: Variant::E1, seed: 1 };
+    chip.set_plan(FaultPlan { cut: Some(cut), ..FaultPlan::new(1) });
+    log.erase_one().unwrap_err();
+    assert_eq!(chip.next_event(), event + 1, "two erases and the mark");
+}
+
 #[test]
 fn a_device_that_cannot_read_makes_no_block_bad() {
     let chip = chip(MediumKind::Nand);
