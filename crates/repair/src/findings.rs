@@ -6,7 +6,7 @@ use crate::plan::{Action, Level, Loss, Part};
 use crate::scan::Scan;
 use eraseblock_base::{Finding, Findings, Location, Severity};
 use eraseblock_mtd::LebDevice;
-use eraseblock_ubifs::{MountOptions, OpenOptions, Ubifs, UbifsError, UbifsMount};
+use eraseblock_ubifs::{MountOptions, OpenOptions, Ubifs, UbifsError, UbifsMount, codes};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -67,6 +67,17 @@ fn refusal(error: &UbifsError, all: &mut Findings) {
     }
 }
 
+/// Returns whether a repair has something to do with it. The mount after a power cut drops a torn end of the
+/// log, too, but Linux reports it as an error first.
+fn is_repaired(finding: &Finding) -> bool {
+    finding.severity > Severity::Note || finding.code == codes::LOG_RECOVERED
+}
+
+/// Returns whether there is anything to repair.
+pub(crate) fn needs_repair(found: &Findings) -> bool {
+    found.iter().any(is_repaired)
+}
+
 /// Returns an action for each structure that is written again, because it is derived from others.
 pub(crate) fn derived(
     found: &Findings,
@@ -76,7 +87,7 @@ pub(crate) fn derived(
 ) -> Vec<Action> {
     let mut seen = BTreeSet::new();
     let mut actions = Vec::new();
-    for finding in found.iter().filter(|finding| finding.severity > Severity::Note) {
+    for finding in found.iter().filter(|finding| is_repaired(finding)) {
         let code = finding.code.name();
         let is_of_rules = has_rules && OF_LEAVES.contains(&code);
         let is_of_scan = is_scanned && OF_SCAN.contains(&code);

@@ -101,7 +101,7 @@ pub fn examine(device: &Arc<dyn LebDevice>) -> Result<Repair, RepairError> {
     let settled = superblock::settle(&**device)?;
     let start = with_superblock(device, &settled);
     let found = findings::of(&start)?;
-    if settled.action.is_none() && !found.has_problems() {
+    if settled.action.is_none() && !findings::needs_repair(&found) {
         return Ok(Repair {
             plan: Plan::default(),
             changes: Changes::new(),
@@ -194,7 +194,7 @@ fn verify(
         Arc::new(Patched::new(Arc::clone(device), repair.changes.clone()));
     superblock::settle(&*after)?;
     let left = findings::of(&after)?;
-    if left.has_problems() {
+    if findings::needs_repair(&left) {
         return Err(RepairError::StillWrong(left));
     }
     let (after, _) =

@@ -3,7 +3,7 @@
 
 use crate::volume::*;
 use eraseblock_repair::{Level, Part};
-use eraseblock_vfs::{FileSystem, WritableFileSystem};
+use eraseblock_vfs::{FileSystem, WritableFileSystem, XattrMode};
 use std::sync::Arc;
 
 /// Damages a sample, repairs it, and returns the volume, the losses as sentences, and the lines of the
@@ -94,6 +94,45 @@ fn the_log() {
         },
         "log-lost",
     );
+}
+
+/// A sample that was used, and not unmounted.
+fn in_use(volume: &Arc<Memory>) {
+    let fs = mount(volume);
+    fs.set_xattr(fs.root(), b"user.note", b"1", XattrMode::Either, NOW).unwrap();
+    fs.sync().unwrap();
+}
+
+/// The next mount removes what an interrupted commit left at the head of the LPT, and nothing else after it:
+/// in real Linux the self-check of the commit refused a byte there.
+#[test]
+fn the_lpt_after_its_head() {
+    let volume = sample();
+    in_use(&volume);
+    let before = tree_of(&volume);
+    let (leb, head) = (volume.in_master(128) as usize, volume.in_master(132) as usize);
+    volume.put(leb, head, &[0x55]);
+    assert!(examined(&volume).unwrap().plan().is_empty(), "a cut leaves that");
+    volume.put(leb, head, &[0xFF]);
+    volume.put(leb, head + 2048, &[0x55]);
+    let (repair, lines) = repaired(&volume);
+    assert_eq!(level(&repair), Some(Level::Safe), "{lines:#?}");
+    assert!(lines.iter().any(|line| line.contains("P3")), "{lines:#?}");
+    assert_eq!(tree_of(&volume), before);
+}
+
+/// A mount drops a torn end of the log, but real Linux calls it a bad node first.
+#[test]
+fn a_torn_end_of_the_log() {
+    let volume = sample();
+    in_use(&volume);
+    let before = tree_of(&volume);
+    let last = volume.find(8, |_| true);
+    volume.tear(last, 60);
+    let (repair, lines) = repaired(&volume);
+    assert_eq!(level(&repair), Some(Level::Safe), "{lines:#?}");
+    assert!(lines.iter().any(|line| line.contains("log-recovered")), "{lines:#?}");
+    assert_eq!(tree_of(&volume), before);
 }
 
 #[test]
