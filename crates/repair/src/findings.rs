@@ -112,7 +112,13 @@ fn action(finding: &Finding, scan: &Scan) -> Action {
         Location::Leb(leb, _) => scan.lebs.get(&leb.get()).is_none_or(|state| !state.is_clean),
         _ => true,
     };
-    if is_journal && is_damaged {
+    let is_cut_off = match finding.at {
+        Location::Leb(leb, offset) if code == "free-not-erased" => {
+            scan.has_journal(leb.get(), offset)
+        }
+        _ => false,
+    };
+    if is_journal && is_damaged || is_cut_off {
         let loss = Loss { path: None, ino: 0, part: Part::Journal };
         return Action::new(Level::Drop, code, rule, finding.at, "remake", message).losing(loss);
     }

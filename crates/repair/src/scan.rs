@@ -119,6 +119,14 @@ impl Scan {
         }
     }
 
+    /// Returns whether a LEB has nodes from an offset on that are newer than the start of the last commit: a
+    /// part of the journal to which no reference leads.
+    pub(crate) fn has_journal(&self, leb: u32, offset: u32) -> bool {
+        let start = self.commits.get(&self.max_commit).copied().unwrap_or(u64::MAX);
+        let is_in = |node: &Found| node.leb == leb && node.offset >= offset && node.sqnum > start;
+        self.nodes.iter().any(is_in)
+    }
+
     /// Superblock, masters, log, LPT and orphans.
     fn area(&mut self, leb: u32, bytes: &[u8], limits: Limits, sb: &Superblock) {
         each(leb, bytes, limits, &mut |_, node| {
