@@ -146,6 +146,7 @@ fn make(
             what: "no inode, no entry and no content is left".to_owned(),
         });
     }
+    let is_journal_lost = !is_scanned && scan.has_more_journal(&leaves);
     let size_of = |ino: u32| {
         let attr = fs.filter(|_| !is_scanned)?.attr(ino.into()).ok()?;
         Some(attr.size)
@@ -159,7 +160,9 @@ fn make(
     let mut plan = Plan::default();
     let is_new_sb = action.is_some();
     action.into_iter().chain(actions).for_each(|action| plan.push(action));
-    for action in findings::derived(found, &scan, !rules.actions.is_empty(), is_scanned) {
+    let has_rules = !rules.actions.is_empty();
+    let known = findings::Known { has_rules, is_scanned, is_journal_lost };
+    for action in findings::derived(found, &scan, &known) {
         plan.push(action);
     }
     rules.actions.drain(..).for_each(|action| plan.push(action));

@@ -79,7 +79,8 @@ pub(super) fn compare(ours: &Path, folder: &Path) -> Result<()> {
             found.map_or(Left::Nothing, |found| Left::Differs(paths(&whole, &found)))
         };
         let (here, there) = (left("fixed"), left("damaged"));
-        let (exit, peers) = (ours_exit(ours, &damaged)?, peer_exit(read(format!("{name}.peer")).as_deref()));
+        let (exit, peers) =
+            (ours_exit(ours, &damaged)?, peer_exit(read(format!("{name}.peer")).as_deref()));
         println!("| `{name}` | {here} | {exit} | {there} | {peers} |");
         match here.rank().cmp(&there.rank()) {
             Ordering::Less => less.push(name),

@@ -144,7 +144,7 @@ fn a_reference_to_content_of_the_journal() {
     let fs = mount(&volume);
     let ino = fs.create(1, b"late", &file(), NOW).unwrap();
     fs.write(ino, 0, &content(8, 4096), NOW).unwrap();
-    fs.sync().unwrap();
+    fs.sync_file(ino).unwrap();
     drop(fs);
     let start = volume.find(10, |_| true);
     let is_first = |node: &Found| (node.leb, node.at) == (start.leb, 32) && node.kind == 8;
