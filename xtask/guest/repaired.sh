@@ -1,5 +1,5 @@
 # Repaired images in `images`: Linux mounts each read-write with its self-checks on, lists it, writes to
-# it and unmounts it. Scripts of damage, in `scripts`: the peer repairs the damaged image, and Linux lists
+# it and unmounts it. Scripts of damage to UBI and UBIFS, in `scripts`: the peer repairs the damaged image, and Linux lists
 # what that left, what we left, and the sound image.
 /tools/modprobe ubi
 /tools/modprobe ubifs
@@ -23,10 +23,10 @@ whole_flash() {
 
 # one_volume [OPTIONS]: an empty volume for images of UBIFS.
 one_volume() {
-    chip 400
+    chip 200
     ubiformat -y -q ${1:+-O $1} /dev/mtd0
     ubiattach -p /dev/mtd0 ${1:+-O $1} >/dev/null
-    ubimkvol /dev/ubi0 -N data -S 300 >/dev/null
+    ubimkvol /dev/ubi0 -N data -S 64 >/dev/null
 }
 
 # limited COMMAND...: with a limit of time. What waits in the kernel is left there.
@@ -71,12 +71,17 @@ done
 unload
 
 cd ../scripts
+is_plain=no
 # put IMAGE: where the peer and Linux find it, as the volume `volume` of ubi0.
 put() {
     if head -c 4 "$1" | grep -q 'UBI#'; then
+        is_plain=no
         whole_flash "$1" -O 512 || return 1
     else
-        one_volume 512 && cp "$1" /tmp/image && ubiupdatevol /dev/ubi0_0 /tmp/image || return 1
+        # An empty chip is only made again after one with a UBI of its own, or if a mount hangs.
+        [ "$is_plain" = yes ] && ! grep -q ' /mnt ' /proc/mounts || one_volume 512 || return 1
+        is_plain=yes
+        cp "$1" /tmp/image && ubiupdatevol /dev/ubi0_0 /tmp/image || return 1
     fi
     volume=
     for number in 0 1; do
@@ -104,7 +109,7 @@ judged_by_peer() {
     try $1-damaged mount -t ubifs $volume /mnt
 }
 
-for damaged in *.damaged; do
+for damaged in ubi*.damaged; do
     [ -e "$damaged" ] || continue
     name="${damaged%.damaged}"
     for kind in whole fixed damaged; do
