@@ -6,6 +6,7 @@
 
 mod jffs2;
 mod mount;
+mod repair;
 mod side_by_side;
 mod squashfs;
 mod ubi;
@@ -64,10 +65,11 @@ struct Bench {
 }
 
 /// The parts of the bench in order; all run unless one is requested.
-const PARTS: [&str; 12] = [
+const PARTS: [&str; 13] = [
     "images",
     "jffs2",
     "jffs2-history",
+    "repair",
     "side-by-side",
     "squashfs",
     "ubi",
@@ -144,6 +146,7 @@ impl Bench {
             }
             "jffs2" => self.jffs2(root),
             "jffs2-history" => self.jffs2_history(root),
+            "repair" => self.repair(),
             "side-by-side" => self.side_by_side(),
             "squashfs" => self.squashfs(),
             "ubi" => self.ubi(),

@@ -5,6 +5,7 @@
 //! wanted. With `--linux`, real Linux judges the repaired images.
 
 mod linux;
+mod peer;
 
 use crate::command;
 use anyhow::{Context, Result, ensure};
@@ -36,7 +37,8 @@ const ASM: Campaign = Campaign {
 
 /// Runs at least `--count N` (default 100,000) cases, or part `I` of `N` of them with `--shard I/N`; with
 /// `--asm` those of `disasm` and `asm`. With `--linux`, real Linux mounts what was repaired (400 images
-/// unless `--count` says another number).
+/// unless `--count` says another number; `--only NAME,NAME` selects some of them), and `fsck.ubifs` in the
+/// folder `--peer` repairs the images of the damage scripts.
 pub(crate) fn run(args: &[String]) -> Result<bool> {
     let option =
         |name: &str| args.iter().position(|arg| arg == name).and_then(|index| args.get(index + 1));
@@ -44,7 +46,10 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
         let count = option("--count").map_or(Ok(400), |text| text.parse::<u64>())?;
         let path = |name| option(name).map(PathBuf::from);
         let count = count.div_ceil(REPAIR.each);
-        return linux::run(&linux::Request { count, peer: path("--peer"), ours: path("--bin") });
+        let only = option("--only").map(|names| names.split(',').map(str::to_owned).collect());
+        let only = only.unwrap_or_default();
+        let (peer, ours) = (path("--peer"), path("--bin"));
+        return linux::run(&linux::Request { count, only, peer, ours });
     }
     let campaign = if args.iter().any(|arg| arg == "--asm") { ASM } else { REPAIR };
     let count: u64 = option("--count").map_or(Ok(100_000), |text| text.parse())?;

@@ -6,7 +6,7 @@ use crate::plan::{Action, Level, Loss, Part};
 use crate::scan::Scan;
 use eraseblock_base::{Finding, Findings, Location, Severity};
 use eraseblock_mtd::LebDevice;
-use eraseblock_ubifs::{MountOptions, OpenOptions, Ubifs, UbifsError, UbifsMount};
+use eraseblock_ubifs::{MountOptions, OpenOptions, Ubifs, UbifsError, UbifsMount, codes};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -67,33 +67,49 @@ fn refusal(error: &UbifsError, all: &mut Findings) {
     }
 }
 
+/// What else is known of a volume.
+pub(crate) struct Known {
+    /// Rules about leaves have found something.
+    pub(crate) has_rules: bool,
+    /// A scan replaces the index.
+    pub(crate) is_scanned: bool,
+    /// A scan finds leaves of the journal that no mount sees.
+    pub(crate) is_journal_lost: bool,
+}
+
+/// Returns whether a repair has something to do with it. The mount after a power cut drops a torn end of the
+/// log, too, but Linux reports it as an error first.
+fn is_repaired(finding: &Finding) -> bool {
+    finding.severity > Severity::Note || finding.code == codes::LOG_RECOVERED
+}
+
+/// Returns whether there is anything to repair.
+pub(crate) fn needs_repair(found: &Findings) -> bool {
+    found.iter().any(is_repaired)
+}
+
 /// Returns an action for each structure that is written again, because it is derived from others.
-pub(crate) fn derived(
-    found: &Findings,
-    scan: &Scan,
-    has_rules: bool,
-    is_scanned: bool,
-) -> Vec<Action> {
+pub(crate) fn derived(found: &Findings, scan: &Scan, known: &Known) -> Vec<Action> {
     let mut seen = BTreeSet::new();
     let mut actions = Vec::new();
-    for finding in found.iter().filter(|finding| finding.severity > Severity::Note) {
+    for finding in found.iter().filter(|finding| is_repaired(finding)) {
         let code = finding.code.name();
-        let is_of_rules = has_rules && OF_LEAVES.contains(&code);
-        let is_of_scan = is_scanned && OF_SCAN.contains(&code);
+        let is_of_rules = known.has_rules && OF_LEAVES.contains(&code);
+        let is_of_scan = known.is_scanned && OF_SCAN.contains(&code);
         let is_new = seen.insert((finding.at, finding.message.clone()));
         if is_of_rules || is_of_scan || !is_new || actions.len() == MOST {
             continue;
         }
-        actions.push(action(finding, scan));
+        actions.push(action(finding, scan, known));
     }
     // A mount that is refused over a leaf says nothing new.
-    if has_rules || is_scanned {
+    if known.has_rules || known.is_scanned {
         actions.retain(|action: &Action| action.code != "not-mountable");
     }
     actions
 }
 
-fn action(finding: &Finding, scan: &Scan) -> Action {
+fn action(finding: &Finding, scan: &Scan, known: &Known) -> Action {
     let code = finding.code.name();
     let (message, rule) = rows(&finding.message);
     let is_journal = code.starts_with("journal-");
@@ -101,7 +117,8 @@ fn action(finding: &Finding, scan: &Scan) -> Action {
         Location::Leb(leb, _) => scan.lebs.get(&leb.get()).is_none_or(|state| !state.is_clean),
         _ => true,
     };
-    if is_journal && is_damaged {
+    let is_cut_off = finding.code == codes::LOG_RECOVERED && known.is_journal_lost;
+    if is_journal && is_damaged || is_cut_off {
         let loss = Loss { path: None, ino: 0, part: Part::Journal };
         return Action::new(Level::Drop, code, rule, finding.at, "remake", message).losing(loss);
     }

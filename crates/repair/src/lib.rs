@@ -101,7 +101,7 @@ pub fn examine(device: &Arc<dyn LebDevice>) -> Result<Repair, RepairError> {
     let settled = superblock::settle(&**device)?;
     let start = with_superblock(device, &settled);
     let found = findings::of(&start)?;
-    if settled.action.is_none() && !found.has_problems() {
+    if settled.action.is_none() && !findings::needs_repair(&found) {
         return Ok(Repair {
             plan: Plan::default(),
             changes: Changes::new(),
@@ -146,6 +146,7 @@ fn make(
             what: "no inode, no entry and no content is left".to_owned(),
         });
     }
+    let is_journal_lost = !is_scanned && scan.has_more_journal(&leaves);
     let size_of = |ino: u32| {
         let attr = fs.filter(|_| !is_scanned)?.attr(ino.into()).ok()?;
         Some(attr.size)
@@ -159,7 +160,9 @@ fn make(
     let mut plan = Plan::default();
     let is_new_sb = action.is_some();
     action.into_iter().chain(actions).for_each(|action| plan.push(action));
-    for action in findings::derived(found, &scan, !rules.actions.is_empty(), is_scanned) {
+    let has_rules = !rules.actions.is_empty();
+    let known = findings::Known { has_rules, is_scanned, is_journal_lost };
+    for action in findings::derived(found, &scan, &known) {
         plan.push(action);
     }
     rules.actions.drain(..).for_each(|action| plan.push(action));
@@ -194,7 +197,7 @@ fn verify(
         Arc::new(Patched::new(Arc::clone(device), repair.changes.clone()));
     superblock::settle(&*after)?;
     let left = findings::of(&after)?;
-    if left.has_problems() {
+    if findings::needs_repair(&left) {
         return Err(RepairError::StillWrong(left));
     }
     let (after, _) =

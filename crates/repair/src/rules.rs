@@ -10,7 +10,7 @@ mod reach;
 mod witness;
 mod xattrs;
 
-use crate::model::{Entry, Leaf, Model};
+use crate::model::{Entry, InodeLeaf, Leaf, Model};
 use crate::plan::{Action, Loss, Part, shown};
 use crate::scan::Scan;
 use eraseblock_base::Location;
@@ -128,8 +128,12 @@ impl<'a> Rules<'a> {
         }
     }
 
+    /// The loss of a name, as a reader shows it.
     fn lost_name(&self, dir: u32, entry: &Entry) -> Loss {
-        Loss { path: self.path_in(dir, &entry.name), ino: entry.target(), part: Part::Name }
+        let is_encrypted = self.model.inode(dir).is_some_and(InodeLeaf::is_encrypted);
+        let id = (entry.key().value(), entry.raw.cookie.get());
+        let name = eraseblock_ubifs::shown_name(&entry.name, id, is_encrypted);
+        Loss { path: self.path_in(dir, &name), ino: entry.target(), part: Part::Name }
     }
 
     /// Keeps the bytes of a leaf that will no longer be referred to.

@@ -4,18 +4,19 @@
 //! 1. A node is listed only if its checksum holds.
 //! 2. Memory is bounded by the number of nodes and the bytes of names and index nodes.
 
+use crate::model::Leaf;
 use eraseblock_base::align::{align_up, is_erased};
 use eraseblock_base::raw::Raw;
 use eraseblock_base::{Leb, Location};
 use eraseblock_mtd::{LebDevice, MtdError};
 use eraseblock_ubifs_format::constants::{
-    LOG_FIRST, MASTER_LEB, NODE_ALIGN, NODE_MAGIC, NodeType, SQNUM_LIMIT,
+    BLOCK_SIZE, LOG_FIRST, MASTER_LEB, NODE_ALIGN, NODE_MAGIC, NodeType, SQNUM_LIMIT,
 };
 use eraseblock_ubifs_format::decode::{self, Limits, Node};
 use eraseblock_ubifs_format::raw::{DentNode, InodeNode, TruncationNode};
 use eraseblock_ubifs_format::scan::{Scanner, Stop};
 use eraseblock_ubifs_format::{IndexNode, Key, KeyKind, Master, Superblock};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Nodes from this sequence number on are not counted as the newest: the rest of the range would not
 /// last for a session.
@@ -117,6 +118,35 @@ impl Scan {
         if sqnum < SQNUM_SANE {
             self.max_sqnum = self.max_sqnum.max(sqnum);
         }
+    }
+
+    /// Returns whether there are leaves newer than the start of the last commit that are not among these, and
+    /// were neither replaced nor deleted: a part of the journal to which no reference leads.
+    pub(crate) fn has_more_journal(&self, leaves: &[Leaf]) -> bool {
+        let start = self.commits.get(&self.max_commit).copied().unwrap_or(u64::MAX);
+        let seen: BTreeSet<_> = leaves.iter().map(|leaf| (leaf.leb, leaf.offset)).collect();
+        let mut newest: BTreeMap<(Key, &[u8]), &Found> = BTreeMap::new();
+        for node in &self.nodes {
+            let name = match &node.what {
+                What::Inode { .. } | What::Data => &[],
+                What::Entry { name, .. } => &**name,
+                What::Truncation { .. } | What::Index(_) => continue,
+            };
+            newest.insert((node.key, name), node);
+        }
+        let is_in_use = |node: &Found| {
+            let inode = newest.get(&(Key::inode(node.key.ino()), &[][..]));
+            match (&node.what, inode.map(|inode| &inode.what)) {
+                (What::Entry { ino: 0, .. }, _) | (_, Some(What::Inode { nlink: 0, .. })) => false,
+                (What::Data, Some(What::Inode { size, .. })) => {
+                    u64::from(node.key.value()) * u64::from(BLOCK_SIZE) < *size
+                }
+                _ => true,
+            }
+        };
+        newest.values().any(|node| {
+            node.sqnum > start && !seen.contains(&(node.leb, node.offset)) && is_in_use(node)
+        })
     }
 
     /// Superblock, masters, log, LPT and orphans.

@@ -325,8 +325,9 @@ fn bases(scan: &Scan) -> Vec<Base> {
     bases
 }
 
-/// Returns the sequence number up to which a commit is complete: that of its start or, if that is
-/// lost, of the first index node that it wrote. Operations go on while the index is written.
+/// Returns the sequence number up to which a commit is complete: that of the last start of a commit before its
+/// root or, if that is lost, of the first index node that it wrote. Operations go on while the index is
+/// written.
 fn threshold(
     scan: &Scan,
     nodes: &BTreeMap<(u32, u32), &IndexNode>,
@@ -334,7 +335,8 @@ fn threshold(
     master: Option<&Master>,
 ) -> u64 {
     let start = master.and_then(|master| scan.commits.get(&master.cmt_no).copied());
-    if let Some(start) = start.filter(|start| *start < root) {
+    let starts = start.into_iter().chain(scan.commits.values().copied());
+    if let Some(start) = starts.filter(|start| *start < root).max() {
         return start;
     }
     let masters = scan.masters.iter().map(|master| master.sqnum);

@@ -40,6 +40,7 @@ mod volume;
 pub use error::UbifsError;
 pub use live::Live;
 pub use mount::{MountInfo, OpenOptions, Ubifs};
+pub use names::shown_name;
 pub use past::Commit;
 #[cfg(feature = "write")]
 pub use rw::{CHECK_INCOMPLETE, MountOptions, UbifsMount};

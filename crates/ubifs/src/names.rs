@@ -33,17 +33,26 @@ pub(crate) fn is_plain(name: &[u8]) -> bool {
 
 /// Returns the name to show for an entry.
 pub(crate) fn shown(dent: &OwnedDent, is_encrypted: bool) -> Vec<u8> {
-    if is_encrypted || !is_plain(&dent.name) { coded(dent) } else { dent.name.clone() }
+    shown_name(&dent.name, (dent.key.value(), dent.cookie), is_encrypted)
+}
+
+/// Returns the name under which a reader shows a stored one, whose entry has this key hash and cookie
+/// (spec: ubifs-runtime 25.4).
+pub fn shown_name(name: &[u8], id: (u32, u32), is_encrypted: bool) -> Vec<u8> {
+    if is_encrypted || !is_plain(name) { coded_name(name, id) } else { name.to_vec() }
 }
 
 /// Returns characters in place of a name that cannot be shown.
 pub(crate) fn coded(dent: &OwnedDent) -> Vec<u8> {
-    if dent.name.len() <= MAX_SHORT {
-        return [SHORT, &encode(&dent.name)].concat();
+    coded_name(&dent.name, (dent.key.value(), dent.cookie))
+}
+
+fn coded_name(name: &[u8], (hash, cookie): (u32, u32)) -> Vec<u8> {
+    if name.len() <= MAX_SHORT {
+        return [SHORT, &encode(name)].concat();
     }
-    let hash = dent.key.value().to_be_bytes();
-    let cookie = dent.cookie.to_be_bytes();
-    let prefix = dent.name.get(..PREFIX).unwrap_or_default();
+    let (hash, cookie) = (hash.to_be_bytes(), cookie.to_be_bytes());
+    let prefix = name.get(..PREFIX).unwrap_or_default();
     [LONG, &encode(&[&hash, &cookie, prefix].concat())].concat()
 }
 

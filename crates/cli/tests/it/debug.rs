@@ -3,6 +3,7 @@
 use crate::sample::Sample;
 use std::fs;
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 fn ask(sample: &Sample, image: &str, command: &str) -> String {
@@ -124,6 +125,93 @@ fn a_copy_differs_in_the_field_and_its_checksum() {
     assert!(fs::read(sample.path(image)).unwrap() == before);
     let run = sample.run(&["debug", image, "-c", "set sb.fanout=9"]);
     assert!(run.err.contains("the changes were not written"), "{}", run.err);
+}
+
+/// A field, and what may change with it: offsets in its structure, ends excluded.
+struct Change {
+    image: &'static str,
+    address: &'static str,
+    field: &'static str,
+    place: (usize, usize),
+    /// For the program that computes the checksums.
+    kind: &'static str,
+    sum: (usize, usize),
+}
+
+/// One `set` changes the field and the checksums over it, and no other byte; Python's zlib computes the same
+/// checksums.
+#[test]
+fn another_program_computes_the_same_checksums() {
+    let sample = Sample::new();
+    let (ubifs, ubi) = (sample.ubifs(), sample.ubi());
+    sample.ok(&["mkfs", "jffs2", "src", "-q", "-o", "j", "--peb", "64KiB"]);
+    let node = |address, field, place| {
+        let (kind, sum) = ("ubifs", (4, 8));
+        Change { image: ubifs, address, field, place, kind, sum }
+    };
+    let header = |address, field, place, len: usize| {
+        let (kind, sum) = ("ubi", (len - 4, len));
+        Change { image: ubi, address, field, place, kind, sum }
+    };
+    let changes = [
+        node("sb", "fanout=9", (72, 76)),
+        node("master[0]", "highest_inum=999", (24, 32)),
+        node("/etc/hosts", "mtime_sec=12345", (72, 80)),
+        node("key 1/dent/etc", "kind=3", (49, 50)),
+        node("idx root", "level=7", (26, 28)),
+        header("peb 3", "ec=77", (8, 16), 64),
+        header("peb 0:2048", "sqnum=99", (40, 48), 64),
+        header("vtbl 1", "reserved_pebs=21", (0, 4), 172),
+        Change {
+            image: ubifs,
+            address: "lpt 12",
+            field: "leb[0].dirty8=3",
+            place: (2, 14),
+            kind: "lpt",
+            sum: (0, 2),
+        },
+        Change {
+            image: "j",
+            address: "/etc/hosts",
+            field: "uid=4711",
+            place: (24, 26),
+            kind: "jffs2",
+            sum: (64, 68),
+        },
+    ];
+    for Change { image, address, field, place, kind, sum } in changes {
+        let at: usize = ask(&sample, image, &format!("where {address}"))
+            .lines()
+            .next()
+            .and_then(|line| line.strip_prefix("byte ")?.parse().ok())
+            .unwrap();
+        let shown = ask(&sample, image, &format!("p {address}"));
+        // The header says how long a node is, without its padding; other structures have a fixed length.
+        let header = shown.lines().find_map(|line| line.trim().strip_prefix("len = "));
+        let len = header.or_else(|| shown.split(' ').nth(1)).unwrap().to_owned();
+        sample.ok(&["debug", image, "-c", &format!("set {address} .{field}"), "-o", "copy"]);
+        let changed = differences(&sample, image, "copy");
+        let is_in = |(from, to): (usize, usize)| {
+            changed.iter().any(|byte| (at + from..at + to).contains(byte))
+        };
+        assert!(is_in(place) && is_in(sum), "{address} .{field}: {changed:?}");
+        let is_expected = |byte: &usize| {
+            (at + place.0..at + place.1).contains(byte) || (at + sum.0..at + sum.1).contains(byte)
+        };
+        assert!(changed.iter().all(is_expected), "{address} .{field}: {changed:?}");
+        let judge = |name: &str| {
+            let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/checksums.py");
+            let mut python = Command::new("python3");
+            python.arg(script).arg(sample.path(name)).arg(kind);
+            python.args([&at.to_string(), &len]);
+            python.output().expect("python3 runs")
+        };
+        let said = judge("copy");
+        assert!(said.status.success(), "{address} .{field}: {said:?}");
+        let keep = format!("set {address} .{field} keep-crc");
+        sample.ok(&["debug", image, "-c", &keep, "-o", "copy"]);
+        assert!(!judge("copy").status.success(), "{address}: another checksum is right, too");
+    }
 }
 
 #[test]

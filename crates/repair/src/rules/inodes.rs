@@ -129,9 +129,9 @@ impl Rules<'_> {
     }
 
     fn make_file(&mut self, ino: u32, names: &Names) {
-        let mut inode = self.like_parent(ino, file_type::REGULAR | 0o600, names);
+        let inode = self.like_parent(ino, file_type::REGULAR | 0o600, names);
+        // The rule of sizes sets it.
         let size = self.model.object(ino).content_end();
-        inode.raw.size.set(size);
         let why = format!(
             "{}: the inode is missing: a file with mode 0600, owner {} and {size} bytes is made of its \
              content",

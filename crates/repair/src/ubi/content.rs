@@ -51,6 +51,11 @@ impl Missing {
         Ok(Self { wanted })
     }
 
+    /// Returns whether no index expects anything in a LEB that is missing.
+    pub(super) fn is_empty(&self) -> bool {
+        self.wanted.is_empty()
+    }
+
     /// Returns the only LEB of which every expected node is in these bytes.
     pub(super) fn place_of(&self, data: &[u8]) -> Option<(VolumeId, Leb)> {
         let mut fitting = self.wanted.iter().filter(|wanted| wanted.is_in(data));

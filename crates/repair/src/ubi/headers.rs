@@ -6,6 +6,7 @@ use crate::plan::{Action, Level};
 use eraseblock_base::{Finding, Location, Peb};
 use eraseblock_ubi::Attachment;
 use eraseblock_ubi_format::EcHeader;
+use eraseblock_ubi_format::constants::VID_MAGIC;
 use eraseblock_ubi_format::decode::{check_ec_offsets, decode_ec, decode_vid};
 use eraseblock_ubi_format::encode::encode_ec;
 use eraseblock_ubi_format::{HeaderLayout, VidHeader};
@@ -59,6 +60,11 @@ fn renew(
 /// one.
 pub(super) fn recovered_vid(block: &[u8], layout: &HeaderLayout) -> Option<VidHeader> {
     let stored = block.get(layout.vid_hdr_offset() as usize..)?;
+    // Of most blocks without a header this is clear at once.
+    let magic = stored.iter().zip(VID_MAGIC.to_be_bytes());
+    if magic.filter(|(stored, right)| *stored != right).count() > 1 {
+        return None;
+    }
     with_one_byte(stored, |header| decode_vid(header, layout, Location::Whole).ok())
 }
 

@@ -12,6 +12,7 @@ use eraseblock_ubi_format::encode::encode_vid;
 use eraseblock_ubi_format::{
     Compat, HeaderState, ReadQuality, VidHeader, VolumeKind, classify_ec, classify_vid,
 };
+use std::collections::BTreeMap;
 
 /// Blocks with these codes are of no use to the image: they are kept in the quarantine and erased.
 const OF_NO_USE: [&str; 3] = ["image-seq-differs", "leb-disagrees", "layout-volume-too-large"];
@@ -42,8 +43,14 @@ pub(super) fn repair(work: &mut Work) -> Result<(), RepairError> {
         }
     }
     let attachment = work.attach()?;
-    for one in nameless(work, &attachment)? {
-        by_one_byte(work, &one, &attachment);
+    let mut known = Vec::new();
+    each_nameless(work, &attachment, &mut |one| {
+        let header = recovered_vid(&work.headers(one.peb)?, &work.layout);
+        known.extend(header.map(|header| (one, header)));
+        Ok(())
+    })?;
+    for (one, header) in known {
+        by_one_byte(work, &one, &header, &attachment)?;
     }
     Ok(())
 }
@@ -100,26 +107,34 @@ fn twins(
     Err(RepairError::Unsupported { at: finding.at, what })
 }
 
-/// An eraseblock with data that belongs to no LEB.
+/// An eraseblock with data that belongs to no LEB. Its bytes are not kept: a flash may be full of such blocks.
 struct Nameless {
     peb: u32,
     finding: Finding,
-    block: Vec<u8>,
 }
 
 /// Finds the LEBs of eraseblocks whose VID headers are lost, once the volumes are known.
 pub(super) fn identify(work: &mut Work) -> Result<(), RepairError> {
     let attachment = work.attach()?;
-    let all = nameless(work, &attachment)?;
-    if all.is_empty() {
-        return Ok(());
+    let (mut missing, mut all) = (None, Vec::new());
+    each_nameless(work, &attachment, &mut |one| {
+        if missing.is_none() {
+            missing = Some(Missing::of(&work.flash()?, &work.layout, work.options.attach)?);
+        }
+        let place = missing.as_ref().map(|missing| of_content(work, &one, missing)).transpose()?;
+        let place = place.flatten();
+        if place.is_some() || one.finding.code != "no-ubi-headers" {
+            all.push((one, place));
+        }
+        Ok(())
+    })?;
+    let mut claims: BTreeMap<(VolumeId, Leb), u32> = BTreeMap::new();
+    for place in all.iter().filter_map(|(_, place)| *place) {
+        *claims.entry(place).or_default() += 1;
     }
-    let missing = Missing::of(&work.flash()?, &work.layout, work.options.attach)?;
-    let found: Vec<_> = all.iter().map(|one| of_content(work, one, &missing)).collect();
-    for (one, place) in all.iter().zip(&found) {
-        let is_claimed_once = found.iter().filter(|other| *other == place).count() == 1;
-        match place.filter(|_| is_claimed_once) {
-            Some((volume, leb)) => claim(work, &attachment, one, volume, leb),
+    for (one, place) in &all {
+        match place.filter(|place| claims.get(place) == Some(&1)) {
+            Some((volume, leb)) => claim(work, &attachment, one, volume, leb)?,
             None if one.finding.code == "no-ubi-headers" => {}
             None if work.options.level >= Level::Drop => {
                 remove(work, &attachment, one.peb, &one.finding, Level::Drop)?;
@@ -130,19 +145,24 @@ pub(super) fn identify(work: &mut Work) -> Result<(), RepairError> {
     Ok(())
 }
 
-/// Returns the blocks with data without a usable VID header.
-fn nameless(work: &Work, attachment: &Attachment) -> Result<Vec<Nameless>, RepairError> {
-    let mut all = Vec::new();
+/// Takes an eraseblock.
+type Sink<'a> = dyn FnMut(Nameless) -> Result<(), RepairError> + 'a;
+
+/// Calls `sink` with each block with data without a usable VID header.
+fn each_nameless(
+    work: &Work,
+    attachment: &Attachment,
+    sink: &mut Sink<'_>,
+) -> Result<(), RepairError> {
     for finding in problems(attachment) {
         if let Location::Peb(peb, _) = finding.at
             && NAMELESS.contains(&finding.code.name())
         {
-            let block = work.block(peb.get())?;
-            all.push(Nameless { peb: peb.get(), finding: finding.clone(), block });
+            sink(Nameless { peb: peb.get(), finding: finding.clone() })?;
         }
     }
     let garbage = problems(attachment).find(|finding| finding.code == "no-ubi-headers");
-    let Some(garbage) = garbage else { return Ok(all) };
+    let Some(garbage) = garbage else { return Ok(()) };
     let is_candidate = |peb: &u32| {
         let info = attachment.peb(Peb::new(*peb));
         info.is_some_and(|info| info.state == PebState::Erase && info.erase_count.is_none())
@@ -154,19 +174,21 @@ fn nameless(work: &Work, attachment: &Attachment) -> Result<Vec<Nameless>, Repai
         let is_lost = classify_ec(&block, quality, &work.layout, at).is_bad()
             && classify_vid(&block[vid..], quality, &work.layout, at).is_bad();
         if is_lost {
-            let block = work.block(peb)?;
             let message = "the eraseblock has no readable UBI header".to_owned();
-            let finding = Finding { at, message, ..garbage.clone() };
-            all.push(Nameless { peb, finding, block });
+            sink(Nameless { peb, finding: Finding { at, message, ..garbage.clone() } })?;
         }
     }
-    Ok(all)
+    Ok(())
 }
 
 /// Writes a VID header again of which one byte is wrong. Its sequence number stays: attaching decides
 /// between it and other blocks of the LEB, as before the damage.
-fn by_one_byte(work: &mut Work, one: &Nameless, attachment: &Attachment) {
-    let Some(header) = recovered_vid(&one.block, &work.layout) else { return };
+fn by_one_byte(
+    work: &mut Work,
+    one: &Nameless,
+    header: &VidHeader,
+    attachment: &Attachment,
+) -> Result<(), RepairError> {
     let volume = attachment.volume(header.volume);
     let fits = volume.is_none_or(|volume| {
         volume.kind == header.kind
@@ -174,20 +196,26 @@ fn by_one_byte(work: &mut Work, one: &Nameless, attachment: &Attachment) {
             && header.leb.get() < volume.reserved_lebs
     });
     if !fits || header.sqnum.get() > attachment.max_sqnum.get().saturating_add(NEAR) {
-        return;
+        return Ok(());
     }
     let why = format!(
         "{}: one byte of it is wrong, which its checksum shows: LEB {} of volume {}",
         one.finding.message, header.leb, header.volume
     );
-    put(work, attachment, one, &header, why);
+    put(work, attachment, one, header, why)
 }
 
-fn put(work: &mut Work, attachment: &Attachment, one: &Nameless, header: &VidHeader, why: String) {
+fn put(
+    work: &mut Work,
+    attachment: &Attachment,
+    one: &Nameless,
+    header: &VidHeader,
+    why: String,
+) -> Result<(), RepairError> {
     let at = Location::peb(Peb::new(one.peb));
     let action = Action::new(Level::Safe, one.finding.code.name(), "", at, "set", why);
     work.plan.push(action.shown_by(Location::VolumeLeb(header.volume, header.leb, 0)));
-    let mut block = one.block.clone();
+    let mut block = work.block(one.peb)?;
     let is_lost = classify_ec(&block, ReadQuality::Clean, &work.layout, at);
     if !matches!(is_lost, HeaderState::Ok(_)) {
         let ec = work.ec(attachment, one.peb);
@@ -196,16 +224,31 @@ fn put(work: &mut Work, attachment: &Attachment, one: &Nameless, header: &VidHea
     let vid = work.layout.vid_hdr_offset() as usize;
     block[vid..][..HEADER].copy_from_slice(&encode_vid(header));
     work.blocks.insert(one.peb, block);
+    Ok(())
 }
 
 /// Returns the LEB of a UBIFS whose index says exactly what is in this block.
-fn of_content(work: &Work, one: &Nameless, missing: &Missing) -> Option<(VolumeId, Leb)> {
-    let data = &one.block[work.layout.data_offset() as usize..];
-    if is_erased(data) { None } else { missing.place_of(data) }
+fn of_content(
+    work: &Work,
+    one: &Nameless,
+    missing: &Missing,
+) -> Result<Option<(VolumeId, Leb)>, RepairError> {
+    if missing.is_empty() {
+        return Ok(None);
+    }
+    let block = work.block(one.peb)?;
+    let data = &block[work.layout.data_offset() as usize..];
+    Ok(if is_erased(data) { None } else { missing.place_of(data) })
 }
 
 /// Gives a block the LEB that its content belongs to.
-fn claim(work: &mut Work, attachment: &Attachment, one: &Nameless, volume: VolumeId, leb: Leb) {
+fn claim(
+    work: &mut Work,
+    attachment: &Attachment,
+    one: &Nameless,
+    volume: VolumeId,
+    leb: Leb,
+) -> Result<(), RepairError> {
     let data_pad = attachment.volume(volume).map_or(0, |volume| volume.data_pad);
     let header = VidHeader {
         kind: VolumeKind::Dynamic,
@@ -223,5 +266,5 @@ fn claim(work: &mut Work, attachment: &Attachment, one: &Nameless, volume: Volum
         "{}: its nodes are those that the index has in LEB {leb} of volume {volume}",
         one.finding.message
     );
-    put(work, attachment, one, &header, why);
+    put(work, attachment, one, &header, why)
 }

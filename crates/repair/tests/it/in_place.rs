@@ -5,15 +5,16 @@ use crate::jffs2::{BLOCK, Image};
 use crate::volume::sample;
 use eraseblock_base::{Geometry, MediumKind, Peb, VolumeId};
 use eraseblock_jffs2::Source;
-use eraseblock_mtd::{LebDevice, Mtd};
+use eraseblock_mtd::{LebDevice, Mtd, MtdError, forward};
 use eraseblock_nandsim::{ArmedCut, Chip, ChipConfig, Variant};
 use eraseblock_repair::Level;
 use eraseblock_repair::ubi::{FlashRepair, UbiOptions, examine};
 use eraseblock_repair::undo::{Run, is_finished, is_whole, replace_blocks, undo_blocks};
 use eraseblock_ubi::{AttachOptions, UbiDevice};
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What a cut leaves of a program and of an erasure.
 const VARIANTS: [(Variant, Variant); 4] = [
@@ -250,6 +251,47 @@ fn repair_volume(chip: &Arc<Chip>) -> Result<(), String> {
     let repair = eraseblock_repair::examine(&volume).map_err(|error| text(&error))?;
     repair.apply(&*volume).map_err(|error| text(&error))?;
     ubi.detach().map_err(|error| text(&error))
+}
+
+/// A chip that looks at the undo file before it changes.
+#[derive(Debug)]
+struct Watched {
+    inner: Arc<Chip>,
+    undo: PathBuf,
+    changes: AtomicUsize,
+}
+
+impl Watched {
+    fn look(&self) {
+        let undo = File::open(&self.undo).unwrap();
+        assert!(is_whole(&undo).unwrap(), "change {}", self.changes.load(Ordering::Relaxed));
+        self.changes.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Mtd for Watched {
+    forward!(geometry, read, is_bad, mark_bad, sync);
+
+    fn program(&self, addr: u64, data: &[u8]) -> Result<(), MtdError> {
+        self.look();
+        self.inner.program(addr, data)
+    }
+
+    fn erase(&self, peb: Peb) -> Result<(), MtdError> {
+        self.look();
+        self.inner.erase(peb)
+    }
+}
+
+#[test]
+fn the_undo_file_is_whole_before_the_flash_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, chip) = damaged();
+    let repair = planned(&chip);
+    let undo = folder.path().join("undo");
+    let watched = Watched { inner: chip, undo: undo.clone(), changes: AtomicUsize::new(0) };
+    replace_blocks(&watched, repair.blocks(), &undo).unwrap();
+    assert!(watched.changes.into_inner() > repair.blocks().len());
 }
 
 #[test]

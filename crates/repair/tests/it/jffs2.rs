@@ -216,6 +216,36 @@ fn a_damaged_piece_becomes_a_hole() {
     assert_eq!(without(after.tree(), "/file"), without(before.tree(), "/file"));
 }
 
+/// Content that was replaced does not come back because its replacement is damaged: the hole is newer
+/// than all that was written before.
+#[test]
+fn a_hole_covers_older_content() {
+    let before = Image::new();
+    let ino = before.ino(b"file");
+    let geometry =
+        Geometry::new(MediumKind::Nor, BLOCK as u32, (before.0.len() / BLOCK) as u32, 1, 1, 0);
+    let mtd = Arc::new(MemoryMtd::with_bytes(geometry.unwrap(), before.0.clone()));
+    let (fs, _) = Jffs2Rw::mount(Arc::clone(&mtd) as _, &RwOptions::default()).unwrap();
+    fs.write(ino.into(), 0, &content(7, 4096), NOW).unwrap();
+    fs.sync().unwrap();
+    fs.create(1, b"later", &file(), NOW).unwrap();
+    fs.unmount().unwrap();
+    let mut image = Image(mtd.to_bytes());
+    let version = |image: &Image, node: &Found| image.word(node.at + 16);
+    let newest = image.of_inode(ino).into_iter().max_by_key(|node| version(&image, node)).unwrap();
+    image.tear(newest, 80);
+    let highest = version(&image, &newest);
+    let (repair, after) = image.repaired();
+    assert_eq!(losses(&repair), ["file: bytes 0 to 4095 of the content"]);
+    let mut expected = content(2, 12_000);
+    expected[..4096].fill(0);
+    let mut found = vec![1; 12_000];
+    after.fs().read(ino.into(), 0, &mut found).unwrap();
+    assert!(found == expected, "{:#?}", lines(&repair));
+    let newest = after.of_inode(ino).iter().map(|node| version(&after, node)).max();
+    assert_eq!(newest, Some(highest + 1));
+}
+
 #[test]
 fn the_end_of_a_file() {
     let ino = Image::new().ino(b"file");

@@ -2,8 +2,9 @@
 //! that the plan names, and what is lost.
 
 use crate::volume::*;
+use eraseblock_mtd::LebDevice;
 use eraseblock_repair::{Level, Part};
-use eraseblock_vfs::{FileSystem, WritableFileSystem};
+use eraseblock_vfs::{FileSystem, SetAttr, WritableFileSystem, XattrMode};
 use std::sync::Arc;
 
 /// Damages a sample, repairs it, and returns the volume, the losses as sentences, and the lines of the
@@ -94,6 +95,63 @@ fn the_log() {
         },
         "log-lost",
     );
+}
+
+/// A sample that was used, and not unmounted.
+fn in_use(volume: &Arc<Memory>) {
+    let fs = mount(volume);
+    fs.set_xattr(fs.root(), b"user.note", b"1", XattrMode::Either, NOW).unwrap();
+    fs.sync().unwrap();
+}
+
+/// The next mount removes what an interrupted commit left at the head of the LPT, and nothing else after it:
+/// in real Linux the self-check of the commit refused a byte there.
+#[test]
+fn the_lpt_after_its_head() {
+    let volume = sample();
+    in_use(&volume);
+    let before = tree_of(&volume);
+    let (leb, head) = (volume.in_master(128) as usize, volume.in_master(132) as usize);
+    volume.put(leb, head, &[0x55]);
+    assert!(examined(&volume).unwrap().plan().is_empty(), "a cut leaves that");
+    volume.put(leb, head, &[0xFF]);
+    volume.put(leb, head + 2048, &[0x55]);
+    let (repair, lines) = repaired(&volume);
+    assert_eq!(level(&repair), Some(Level::Safe), "{lines:#?}");
+    assert!(lines.iter().any(|line| line.contains("P3")), "{lines:#?}");
+    assert_eq!(tree_of(&volume), before);
+}
+
+/// A mount drops a torn end of the log, but real Linux calls it a bad node first.
+#[test]
+fn a_torn_end_of_the_log() {
+    let volume = sample();
+    in_use(&volume);
+    let before = tree_of(&volume);
+    let last = volume.find(8, |_| true);
+    volume.tear(last, 60);
+    let (repair, lines) = repaired(&volume);
+    assert_eq!(level(&repair), Some(Level::Safe), "{lines:#?}");
+    assert!(lines.iter().any(|line| line.contains("log-recovered")), "{lines:#?}");
+    assert_eq!(tree_of(&volume), before);
+}
+
+/// A reference that is damaged after the journal in its LEB was written: a scan finds nodes that no mount
+/// sees.
+#[test]
+fn a_reference_to_content_of_the_journal() {
+    let volume = sample();
+    let fs = mount(&volume);
+    let ino = fs.create(1, b"late", &file(), NOW).unwrap();
+    fs.write(ino, 0, &content(8, 4096), NOW).unwrap();
+    fs.sync_file(ino).unwrap();
+    drop(fs);
+    let start = volume.find(10, |_| true);
+    let is_first = |node: &Found| (node.leb, node.at) == (start.leb, 32) && node.kind == 8;
+    volume.tear(volume.nodes().into_iter().find(is_first).unwrap(), 60);
+    let (repair, lines) = repaired(&volume);
+    assert_eq!(level(&repair), Some(Level::Drop), "{lines:#?}");
+    assert!(repair.plan().losses().any(|loss| loss.part == Part::Journal), "{lines:#?}");
 }
 
 #[test]
@@ -458,4 +516,139 @@ fn nodes_of_the_past_in_a_damaged_journal() {
     assert_eq!(fs.attr(ino).unwrap().size, 9000, "{lines:#?}");
     fs.read(ino, 0, &mut found).unwrap();
     assert!(found == content(2, 9000) && fs.attr(other).is_ok(), "{lines:#?}");
+}
+
+/// Garbage collection had copied a node, and the original is damaged.
+#[test]
+fn a_copy_of_a_damaged_node() {
+    safe(
+        |volume| {
+            let block = volume.block(volume.ino(b"file"), 2);
+            let bytes = volume.bytes(block.leb)[block.at..block.at + block.len].to_vec();
+            let last = volume.leb_count() as usize - 1;
+            assert!(volume.bytes(last).iter().all(|byte| *byte == 0xFF));
+            volume.put(last, 0, &bytes);
+            volume.tear(block, 100);
+        },
+        "N1",
+    );
+}
+
+#[test]
+fn a_creation_that_cannot_be() {
+    safe(
+        |volume| {
+            let inode = volume.inode(volume.ino(b"file"));
+            volume.set(inode, 40, &0xFFFF_FFFF_FFFF_FF00_u64.to_le_bytes());
+        },
+        "N2",
+    );
+}
+
+/// The entry of `dir` says `dev`: of two entries with a name, the newer one stays.
+#[test]
+fn one_name_twice() {
+    let before = tree_of(&sample());
+    let (volume, losses, lines) =
+        case(|volume| volume.set(volume.entry(b"dir"), 56, b"dev"), Level::Drop, "X12");
+    assert!(!losses.is_empty(), "{lines:#?}");
+    let after = tree_of(&volume);
+    assert_eq!(after.get(&b"/dev"[..]), before.get(&b"/dev"[..]), "{lines:#?}");
+    let moved = format!("/lost+found/INO_{}_0/sub/deep", sample().ino(b"dir"));
+    assert!(after.contains_key(moved.as_bytes()), "{after:?}");
+}
+
+/// A reader shows it in other characters, and so does the plan, or it would miss the loss of a name.
+#[test]
+fn a_name_that_is_none() {
+    let before = tree_of(&sample());
+    let (volume, losses, lines) =
+        case(|volume| volume.set(volume.entry(b"dev"), 56, b"d/v"), Level::Drop, "N6");
+    assert_eq!(losses, ["_nokey_ZC92: the name"], "{lines:#?}");
+    let moved = format!("/lost+found/INO_{}_0", sample().ino(b"dev"));
+    let after = tree_of(&volume);
+    assert_eq!(without(&after, &["/lost+found", &moved]), without(&before, &["/dev"]));
+}
+
+/// Inode and name say that it is a directory.
+#[test]
+fn content_of_a_directory() {
+    let (volume, losses, lines) = case(
+        |volume| {
+            let inode = volume.inode(volume.ino(b"deep"));
+            volume.set(inode, 104, &0o040_755_u32.to_le_bytes());
+            volume.set(volume.entry(b"deep"), 49, &[1]);
+        },
+        Level::Drop,
+        "X2",
+    );
+    assert!(losses.iter().any(|loss| loss.contains("bytes 0 to 2999")), "{losses:?}");
+    let deep = &tree_of(&volume)[&b"/dir/sub/deep"[..]];
+    assert!(deep.starts_with("40755 "), "{deep}: {lines:#?}");
+}
+
+/// `link` names the directory `dir`, too, and its entry is newer.
+#[test]
+fn two_names_of_a_directory() {
+    let before = tree_of(&sample());
+    let (volume, losses, lines) = case(
+        |volume| {
+            let entry = volume.entry(b"link");
+            volume.set(entry, 40, &volume.ino(b"dir").to_le_bytes());
+            volume.set(entry, 49, &[1]);
+        },
+        Level::Drop,
+        "X7",
+    );
+    assert!(losses.contains(&"dir: the name".to_owned()), "{losses:?}");
+    let after = tree_of(&volume);
+    assert_eq!(after.get(&b"/link/sub/deep"[..]), before.get(&b"/dir/sub/deep"[..]), "{lines:#?}");
+    assert!(!after.contains_key(&b"/dir"[..]), "{after:?}");
+}
+
+/// An inode without links was deleted: it does not come back only because its name is damaged.
+#[test]
+fn an_inode_without_links() {
+    let before = tree_of(&sample());
+    let (volume, _, lines) = case(
+        |volume| {
+            volume.set(volume.inode(volume.ino(b"dev")), 92, &0_u32.to_le_bytes());
+            volume.tear(volume.entry(b"dev"), 56);
+        },
+        Level::Drop,
+        "M10",
+    );
+    assert_eq!(tree_of(&volume), without(&before, &["/dev"]), "{lines:#?}");
+}
+
+/// An index node of the past leads to a block that was cut off since.
+#[test]
+fn content_that_a_truncation_cut_off() {
+    let volume = sample();
+    let ino = volume.ino(b"file");
+    let fs = mount(&volume);
+    let shorter = SetAttr { size: Some(8192), ..SetAttr::default() };
+    fs.set_attr(ino, &shorter, NOW).unwrap();
+    fs.unmount().unwrap();
+    mount(&volume).unmount().unwrap();
+    let before = tree_of(&volume);
+    // Block 1 becomes block 3, in the index, too: block 1 is a hole in what is read afterwards.
+    let block = volume.block(ino, 1);
+    let key = volume.bytes(block.leb)[block.at + 24..block.at + 32].to_vec();
+    let mut cut = key.clone();
+    cut[4] = 3;
+    volume.set(block, 24, &cut);
+    for node in volume.nodes().into_iter().filter(|node| node.kind == 9) {
+        let bytes = volume.bytes(node.leb)[node.at..node.at + node.len].to_vec();
+        for branch in (28..node.len).step_by(20) {
+            if bytes[branch + 12..branch + 20] == key {
+                volume.set(node, branch + 12, &cut);
+            }
+        }
+    }
+    let (repair, lines) = repaired(&volume);
+    assert_eq!(level(&repair), Some(Level::Safe), "{lines:#?}");
+    assert!(lines.iter().any(|line| line.contains("truncation")), "{lines:#?}");
+    assert_eq!(opened(&volume).attr(ino).unwrap().size, 8192, "{lines:#?}");
+    assert_eq!(without(&tree_of(&volume), &["/file", "/also-file"]).len() + 2, before.len());
 }

@@ -95,6 +95,25 @@ fn a_block_is_known_by_its_nodes() {
     assert_eq!(after.block(peb)[DATA..], before.block(peb)[DATA..]);
 }
 
+/// A header that is made wins over every other block of its LEB, and no two have one sequence number.
+#[test]
+fn sequence_numbers_of_new_headers_are_new() {
+    let sqnum = |chip: &Chip, peb: usize| {
+        u64::from_be_bytes(chip.block(peb)[VID + 40..VID + 48].try_into().unwrap())
+    };
+    let before = Chip::new();
+    let used = before.table().into_iter().chain(3..before.count() - 6);
+    let highest = used.map(|peb| sqnum(&before, peb)).max().unwrap();
+    let peb = leaf(&before);
+    let (_, after) = safe(|chip| chip.put(peb, VID, &[0; 64]), "peb-corrupted");
+    assert!(sqnum(&after, peb) > highest, "{}", sqnum(&after, peb));
+    let tables = |chip: &mut Chip| chip.put(0, DATA, &[0; 600]);
+    let (_, after) = safe(tables, "table-copy-lost");
+    let [one, two] = after.table()[..] else { panic!("{:?}", after.table()) };
+    assert!(sqnum(&after, one) > highest && sqnum(&after, two) > highest);
+    assert_ne!(sqnum(&after, one), sqnum(&after, two));
+}
+
 #[test]
 fn a_block_that_nothing_knows_is_left_or_dropped() {
     let mut chip = Chip::new();

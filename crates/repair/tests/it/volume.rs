@@ -289,6 +289,15 @@ impl Memory {
         })
     }
 
+    /// Every version of the content of an inode.
+    pub(crate) fn blocks(&self, ino: u64) -> Vec<Found> {
+        let is_its = |node: &Found| {
+            node.kind == 1
+                && self.bytes(node.leb)[node.at + 24..][..4] == (ino as u32).to_le_bytes()
+        };
+        self.nodes().into_iter().filter(is_its).collect()
+    }
+
     /// Puts bytes into a LEB.
     pub(crate) fn put(&self, leb: usize, at: usize, bytes: &[u8]) {
         let mut lebs = self.0.lock().unwrap();
@@ -314,6 +323,25 @@ impl Memory {
         let bytes = self.bytes(node.leb);
         let sum = crc32(&bytes[node.at + 8..node.at + node.len]);
         self.put(node.leb, node.at + 4, &sum.to_le_bytes());
+    }
+
+    /// Makes padding of a node, as if garbage collection had dropped it.
+    pub(crate) fn blank(&self, node: Found) {
+        let len = node.len.next_multiple_of(8);
+        let mut padding = vec![0; len];
+        padding[..4].copy_from_slice(&self.bytes(node.leb)[node.at..node.at + 4]);
+        padding[16] = 28;
+        padding[20] = 5;
+        padding[24..28].copy_from_slice(&(len as u32 - 28).to_le_bytes());
+        self.put(node.leb, node.at, &padding);
+        self.seal(Found { len: 28, ..node });
+    }
+
+    /// Tears every index node, so that no witness is left.
+    pub(crate) fn tear_index(&self) {
+        for node in self.nodes().into_iter().filter(|node| node.kind == 9) {
+            self.tear(node, 30);
+        }
     }
 
     pub(crate) fn erase(&self, leb: usize) {

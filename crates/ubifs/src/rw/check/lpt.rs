@@ -243,7 +243,8 @@ impl Walk<'_> {
         };
         self.live.insert((master.ltab_lnum, master.ltab_offs), geometry.ltab_size as u32);
         for (leb, (free, dirty)) in (self.flash.sb.lpt_first()..).zip(table.lebs) {
-            self.area_leb(leb, free, dirty, committed.may_be_torn);
+            self.area_leb(leb, free, dirty);
+            self.free_space(leb, free, committed);
             if leb == master.nhead_lnum && master.nhead_offs != self.flash.leb_size - free {
                 let message = format!("LPT head, but {free} bytes are said to be free");
                 self.breaches.add(at(leb, master.nhead_offs), "ltab-wrong", "P5", message);
@@ -251,7 +252,7 @@ impl Walk<'_> {
         }
     }
 
-    fn area_leb(&mut self, leb: u32, free: u32, dirty: u32, may_be_torn: bool) {
+    fn area_leb(&mut self, leb: u32, free: u32, dirty: u32) {
         let size = self.flash.leb_size;
         let used = size.saturating_sub(free);
         let live: u64 =
@@ -263,16 +264,28 @@ impl Walk<'_> {
             );
             self.breaches.add(leb_start(leb), "ltab-wrong", "P3", message);
         }
-        // The remains of an interrupted commit lie where the next one writes.
-        if !may_be_torn && !is_erased(self.bytes(leb, used)) {
-            let message = "free space of the LPT area is not erased";
-            self.breaches.add(at(leb, used), "ltab-wrong", "P3", message);
-        }
         if live > 0
             && let Some(offset) = self.stray(leb, used)
         {
             let message = "neither an LPT node nor padding";
             self.breaches.add(at(leb, offset), "lpt-corrupt", "P4", message);
+        }
+    }
+
+    /// P3: free space is erased, except for what an interrupted commit wrote and the next mount removes: all
+    /// of an unused LEB, and what follows the head if the first write there is not erased.
+    fn free_space(&mut self, leb: u32, free: u32, committed: &Committed) {
+        let used = self.flash.leb_size.saturating_sub(free);
+        let rest = self.bytes(leb, used);
+        let write = rest.len().min(self.flash.max_write as usize);
+        let is_removed = committed.may_be_torn
+            && (used == 0
+                || leb == committed.master.nhead_lnum
+                    && !is_erased(rest.get(..write).unwrap_or_default()));
+        let is_left = !is_removed && !is_erased(rest);
+        if is_left {
+            let message = "free space of the LPT area is not erased";
+            self.breaches.add(at(leb, used), "ltab-wrong", "P3", message);
         }
     }
 
