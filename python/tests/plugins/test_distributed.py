@@ -4,6 +4,7 @@
 """
 
 import collections
+import contextlib
 import hashlib
 import json
 import os
@@ -73,8 +74,10 @@ class Campaigns(unittest.TestCase):
     def kill(self, driver):
         """Kill a driver with all processes that it has started."""
         for pid, _ in self.processes(driver):
-            os.kill(pid, signal.SIGKILL)
-        driver.communicate()
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        driver.wait()
+        driver.stdout.close()
 
     def finish(self, driver, out):
         """Wait for the end of a driver, and compare the sum of its rows."""
@@ -274,9 +277,10 @@ class Scans(unittest.TestCase):
         """Return ten ways to make an image that keeps a reader busy or cannot be read."""
         bomb = self.top / "bomb"
         bomb.mkdir()
-        for index in range(300):
-            with open(bomb / f"sparse-{index}", "wb") as file:
-                file.truncate(1 << 30)  # some kilobytes of UBIFS, 300 GiB to read
+        with open(bomb / "0", "wb") as file:
+            file.truncate(1 << 30)  # nothing in UBIFS; 300 GiB to read by all its names
+        for index in range(1, 300):
+            os.link(bomb / "0", bomb / str(index))
         self.make(bomb, self.top / "bomb.ubifs", 2)
         sparse = (self.top / "bomb.ubifs").read_bytes()
         return [
