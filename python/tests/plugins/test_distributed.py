@@ -88,7 +88,8 @@ class Campaigns(unittest.TestCase):
     def wait_for_a_third(self, out, driver):
         deadline = time.monotonic() + HANGS
         while sum(1 for _ in (out / "rows").glob("**/*.parquet")) * BATCH < UNITS / 3:
-            self.assertIsNone(driver.poll(), "the driver ended before it was killed")
+            if driver.poll() is not None:
+                self.fail(f"the driver ended before it was killed:\n{driver.stdout.read()}")
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.02)
 
