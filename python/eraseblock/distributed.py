@@ -206,13 +206,18 @@ def _on_ray(work: Work, units: list[str], out: Path, batch: int, workers: int | 
     if not source.exists():
         # Checkpoints filter what is read, so the units are read.
         pq.write_table(pa.table({"unit": units}), source, row_group_size=batch)
-    ray.data.DataContext.get_current().checkpoint_config = CheckpointConfig(
+    context = ray.data.DataContext.get_current()
+    # The second reader makes one block of a small file, and a block is a task: one worker would run all units.
+    context.use_datasource_v2 = False
+    context.checkpoint_config = CheckpointConfig(
         id_column="unit", checkpoint_path=str(out / "_done"), delete_checkpoint_on_success=False
     )
     blocks = max(1, -(-len(units) // batch))
+    # One task reads, runs and writes a batch: no steps with arguments of their own, which would be other tasks.
+    # Ray starts a task again, three times, whose worker is gone.
     (
         ray.data.read_parquet(str(source), override_num_blocks=blocks)
-        .map_batches(_run_batch, fn_args=(work,), batch_size=batch, batch_format="pyarrow", max_retries=3)
+        .map_batches(_run_batch, fn_args=(work,), batch_size=batch, batch_format="pyarrow")
         .write_parquet(str(out / "rows"))
     )
 

@@ -4,10 +4,12 @@
 //! With `--wheel`, the wheel of `cargo xtask wheel` is built, examined, and tested instead; then its plug-ins are,
 //! in the programs of others as they come from their registry.
 
-use crate::command::{cargo, find_program, output, repository};
+use crate::command::{cargo, cargo_in, find_program, output, repository};
+use crate::copy::export;
 use crate::kernel::cache_dir;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -60,10 +62,15 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     };
     let wheel = build_wheel(profile)?;
     examine(&wheel)?;
-    let python = installed(&home.join("wheel"), &wheel, &[])?;
-    let alone = suite(&python, &images, &[])?;
-    let python = installed(&home.join("plugins"), &wheel, &HOSTS)?;
-    Ok(suite(&python, &images, &["plugins"])? && alone)
+    let mut passed = true;
+    for (version, interpreter) in interpreters() {
+        println!("Python {version}:");
+        let python = installed(&home.join("wheel"), &interpreter, &wheel, &[])?;
+        passed &= suite(&python, &images, &[])?;
+    }
+    planted(&home.join(PLANTED))?;
+    let python = installed(&home.join("plugins"), &interpreter()?, &wheel, &HOSTS)?;
+    Ok(suite(&python, &images, &["plugins"])? && passed)
 }
 
 /// The profile of a wheel that others use: optimised, without what only a debugger reads.
@@ -113,9 +120,14 @@ fn tools() -> Result<PathBuf> {
 }
 
 /// Makes an environment with the wheel and these packages, and returns its Python.
-fn installed(folder: &Path, wheel: &Path, packages: &[&str]) -> Result<PathBuf> {
+fn installed(
+    folder: &Path,
+    interpreter: &Path,
+    wheel: &Path,
+    packages: &[&str],
+) -> Result<PathBuf> {
     let _ = fs::remove_dir_all(folder);
-    output(Command::new(interpreter()?).args(["-m", "venv"]).arg(folder))?;
+    output(Command::new(interpreter).args(["-m", "venv"]).arg(folder))?;
     let python = folder.join("bin/python");
     let mut install = Command::new(&python);
     install.args(["-m", "pip", "-q", "install"]).arg(wheel).args(packages);
@@ -207,10 +219,46 @@ fn module() -> Result<PathBuf> {
 
 /// Returns a Python that the package is for.
 fn interpreter() -> Result<PathBuf> {
-    let question = "import sys; raise SystemExit(sys.version_info < (3, 11))";
-    let fits = |path: &PathBuf| output(Command::new(path).args(["-c", question])).is_ok();
-    let found = PYTHONS.into_iter().filter_map(find_program).find(fits);
+    let found = PYTHONS.into_iter().filter_map(find_program).find(|path| version(path).is_some());
     found.context("no Python from 3.11 on (hint: make setup)")
+}
+
+/// Returns a Python of each version that the package is for: those of the search path, and those that
+/// pyenv has installed.
+fn interpreters() -> BTreeMap<String, PathBuf> {
+    let versions = std::env::var_os("PYENV_ROOT").map(|root| Path::new(&root).join("versions"));
+    let versions = versions.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten();
+    let of_pyenv = versions.flatten().map(|entry| entry.path().join("bin/python3"));
+    let all = PYTHONS.into_iter().filter_map(find_program).chain(of_pyenv);
+    all.filter_map(|path| Some((version(&path)?, path))).collect()
+}
+
+/// Returns the version of a Python, as 3.11, if the package is for it.
+fn version(python: &Path) -> Option<String> {
+    let question = "import sys; print('%d.%d' % sys.version_info[:2]); \
+                    raise SystemExit(sys.version_info < (3, 11))";
+    let version = output(Command::new(python).args(["-c", question])).ok()?;
+    Some(version.trim().to_owned())
+}
+
+/// The folder of the command with a bug.
+const PLANTED: &str = "planted";
+
+/// Builds the command with a bug, in a copy of the sources: tests of campaigns need a violation.
+fn planted(copy: &Path) -> Result<()> {
+    let target = copy.with_extension("target");
+    export(copy)?;
+    let patch = repository().join("python/tests/plugins/unsynced.patch");
+    let mut git = Command::new("git");
+    // Without the repository around the copy, in which git would look for the files.
+    git.current_dir(copy).env("GIT_CEILING_DIRECTORIES", copy.parent().unwrap_or(copy));
+    output(git.arg("apply").arg(&patch))?;
+    let mut build = cargo_in(copy);
+    build.args(["build", "--quiet", "--locked", "--package", "eraseblock-cli", "--target-dir"]);
+    let status = build.arg(&target).env_remove("RUSTC_WORKSPACE_WRAPPER").status()?;
+    ensure!(status.success(), "the command with a bug cannot be built");
+    fs::copy(target.join("debug/eraseblock"), copy.join("eraseblock"))?;
+    Ok(())
 }
 
 /// Makes an environment with nothing but the package, and returns its Python.
@@ -233,6 +281,10 @@ fn suite(python: &Path, images: &Path, folder: &[&str]) -> Result<bool> {
     command.arg("-I").arg(repository().join("python/tests")).args(folder);
     command.env("ERASEBLOCK_IMAGES", images).env("ERASEBLOCK_REPOSITORY", repository());
     command.env("ERASEBLOCK_PROGRAM", repository().join("target/debug/eraseblock"));
+    command.env(
+        "ERASEBLOCK_PLANTED",
+        repository().join("target/python").join(PLANTED).join("eraseblock"),
+    );
     command.current_dir(images).stdin(Stdio::null());
     Ok(command.status()?.success())
 }
