@@ -44,18 +44,18 @@ touch /var/log/wtmp
 logger -t rcS "the system is up"
 """,
     "etc/init.d/first-login": """#!/bin/sh
-export HOME=/root USER=root
+export HOME=/home USER=root
 cd
 . /etc/profile
 cat /etc/motd >/dev/null
 logger -t login "root login"
-sed -i "s/^root::/root:!:/" /etc/shadow
+sed -i "s/^root::/home:!:/" /etc/shadow
 ls -lR /etc >/dev/null
 sed -i s/board/kitchen/ /etc/hostname
-echo "ls -lR /etc" >>/root/.ash_history
+echo "ls -lR /etc" >>/home/.ash_history
 vi -c ':q' /etc/motd </dev/null >/dev/null 2>&1
-mkdir -p /root/notes
-echo "first day" | dd of=/root/notes/today conv=fsync 2>/dev/null
+mkdir -p /home/notes
+echo "first day" | dd of=/home/notes/today conv=fsync 2>/dev/null
 """,
     "etc/init.d/rcK": """#!/bin/sh
 logger -t rcK "the system goes down"
@@ -66,7 +66,7 @@ date | dd of=/etc/clock conv=fsync 2>/dev/null
     "etc/group": "root:x:0:\n",
     "etc/hostname": "board\n",
     "etc/motd": "Welcome.\n",
-    "etc/passwd": "root:x:0:0:root:/root:/bin/sh\n",
+    "etc/passwd": "root:x:0:0:root:/home:/bin/sh\n",
     "etc/profile": "export PATH=/bin:/sbin\n",
     "etc/shadow": "root::19000:0:99999:7:::\n",
 }
@@ -147,7 +147,7 @@ def camera(folder):
 
 def root(folder):
     """A system of one program, as a board has it when it leaves the factory."""
-    for name in ("bin", "dev", "etc/init.d", "etc/crontabs", "etc/keys", "proc", "root", "run", "tmp"):
+    for name in ("bin", "dev", "etc/init.d", "etc/crontabs", "etc/keys", "home", "proc", "run", "tmp"):
         os.makedirs(os.path.join(folder, name))
     for name in ("var/lib", "var/log", "var/spool/cron"):
         os.makedirs(os.path.join(folder, name))

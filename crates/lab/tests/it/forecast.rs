@@ -99,8 +99,7 @@ fn bytes(steps: &[Step]) -> u64 {
     steps.iter().map(|step| if let Op::Write { len, .. } = step.op { len } else { 0 }).sum()
 }
 
-/// A recording is repeated until the chip is worn: with its names, syncs and sizes, not with those of
-/// a workload that somebody made up.
+/// A recording is repeated until the chip is worn, with its own names, sizes and syncs.
 #[test]
 fn a_recording_is_a_workload() {
     for (name, system) in [("log-rotation", System::Ubifs), ("sqlite-delete", System::Jffs2)] {
