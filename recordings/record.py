@@ -49,7 +49,7 @@ cd
 . /etc/profile
 cat /etc/motd >/dev/null
 logger -t login "root login"
-sed -i "s/^root::/home:!:/" /etc/shadow
+sed -i "s/^root::/root:!:/" /etc/shadow
 ls -lR /etc >/dev/null
 sed -i s/board/kitchen/ /etc/hostname
 echo "ls -lR /etc" >>/home/.ash_history
