@@ -34,7 +34,8 @@ def files(top):
     return {
         os.path.relpath(os.path.join(where, name), top): Path(where, name).read_bytes()
         for where, _, names in os.walk(top) for name in names
-        if Path(where, name).is_file() and not Path(where, name).is_symlink()
+        # A link first: where a long one leads is a name that the host refuses.
+        if not Path(where, name).is_symlink() and Path(where, name).is_file()
     }
 
 
