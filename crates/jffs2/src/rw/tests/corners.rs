@@ -297,3 +297,30 @@ fn a_medium_of_torn_markers_is_an_empty_one() {
     fs.unmount().unwrap();
     assert_eq!(content(&mount(&chip), "f"), b"data");
 }
+
+/// A node was whole when it was checked, and is not any more when its file is loaded again: the file
+/// is damaged, and not one without that content.
+#[test]
+fn a_node_that_decays_after_it_was_checked_is_an_error() {
+    let chip = nor();
+    let fs = mount(&chip);
+    let ino = fs.create(1, b"f", &FILE, &by(1)).unwrap();
+    fs.write(ino, 0, &[1; 4096], &by(1)).unwrap();
+    {
+        let log = &mut fs.lock().writer.log;
+        let open = log.tree.store.blocks.next().unwrap();
+        log.close_block(open).unwrap();
+    }
+    fs.write(ino, 4096, &[2; 4096], &by(1)).unwrap();
+    {
+        let state = &mut *fs.lock();
+        state.tree_mut().owners.loaded.remove(ino as u32);
+        let nodes = live_nodes(state, ino as u32);
+        let size = state.tree().store.flash.block;
+        let blocks: Vec<u32> = nodes.iter().map(|node| node.place() / size).collect();
+        let last = blocks.iter().copied().max().unwrap();
+        assert!(blocks.iter().any(|block| *block != last), "{blocks:?}");
+        chip.erase(Peb::new(last)).unwrap();
+    }
+    assert_eq!(fs.read(ino, 0, &mut [0; 8192]).unwrap_err().kind(), FsErrorKind::Corrupted);
+}
