@@ -14,6 +14,7 @@ mod pieces;
 
 use super::{Jffs2Rw, RwOptions};
 use crate::{Jffs2, OpenOptions, Source};
+use eraseblock_base::random::SplitMix64;
 use eraseblock_base::{Geometry, MediumKind, Peb};
 use eraseblock_jffs2_format::{ByteOrder, Dirent, Inode, encode};
 use eraseblock_mtd::Mtd;
@@ -54,6 +55,12 @@ fn by(seconds: i64) -> Caller {
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_seconds(seconds)
+}
+
+/// Returns bytes that cannot be compressed.
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut rng = SplitMix64::new(seed);
+    (0..len).map(|_| rng.next_u64() as u8).collect()
 }
 
 /// Writes data that is dead at once.
@@ -114,17 +121,22 @@ fn a_mount_notes_inodes_that_lost_their_last_name() {
     assert!(report.findings.iter().any(|it| it.code == "orphans"), "{:?}", report.findings);
 }
 
-/// A root without a node of its own had the time of its newest name until it got one.
-#[test]
-fn a_root_without_a_node_has_no_times_until_they_are_written() {
-    let chip = nor();
+/// Returns the block of file `f`, inode 2, whose root directory has no node.
+fn file_in_a_root_without_a_node() -> Vec<u8> {
     let inode = Inode { ino: 2, version: 1, mode: 0o100_644, ..Inode::default() };
     let entry = Dirent { pino: 1, version: 7, ino: 2, mctime: 50, file_type: 8, name: b"f" };
     let mut bytes = Vec::new();
     encode::cleanmarker(ByteOrder::Little, 12, &mut bytes);
     encode::inode(ByteOrder::Little, &inode, &[], &mut bytes);
     encode::dirent(ByteOrder::Little, &entry, &mut bytes);
-    chip.program(0, &bytes).unwrap();
+    bytes
+}
+
+/// A root without a node of its own had the time of its newest name until it got one.
+#[test]
+fn a_root_without_a_node_has_no_times_until_they_are_written() {
+    let chip = nor();
+    chip.program(0, &file_in_a_root_without_a_node()).unwrap();
     let times = |fs: &dyn FileSystem| {
         let attr = fs.attr(1).unwrap();
         (attr.atime, attr.mtime, attr.ctime)

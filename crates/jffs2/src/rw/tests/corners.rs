@@ -6,14 +6,8 @@ use super::super::inode::Source;
 use super::super::nodelist::NodeRef;
 use super::super::state::State;
 use super::*;
-use eraseblock_base::random::SplitMix64;
 use eraseblock_nandsim::{ArmedCut, Fault, FaultPlan, ReadFault, Variant};
 use eraseblock_vfs::FsErrorKind;
-
-fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut rng = SplitMix64::new(seed);
-    (0..len).map(|_| rng.next_u64() as u8).collect()
-}
 
 /// Returns the live nodes of an inode.
 fn live_nodes(state: &State, ino: u32) -> Vec<NodeRef> {
@@ -247,13 +241,7 @@ fn links_on_a_full_medium_leave_the_reserve() {
 #[test]
 fn a_refused_name_of_a_directory_without_a_node_writes_nothing() {
     let chip = nor();
-    let inode = Inode { ino: 2, version: 1, mode: 0o100_644, ..Inode::default() };
-    let entry = Dirent { pino: 1, version: 7, ino: 2, mctime: 50, file_type: 8, name: b"f" };
-    let mut bytes = Vec::new();
-    encode::cleanmarker(ByteOrder::Little, 12, &mut bytes);
-    encode::inode(ByteOrder::Little, &inode, &[], &mut bytes);
-    encode::dirent(ByteOrder::Little, &entry, &mut bytes);
-    chip.program(0, &bytes).unwrap();
+    chip.program(0, &file_in_a_root_without_a_node()).unwrap();
     let fs = mount(&chip);
     for page in 0.. {
         if fs.write(2, page << 12, &noise(page, 4096), &by(1)).is_err() {

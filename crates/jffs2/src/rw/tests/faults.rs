@@ -260,48 +260,44 @@ fn blocks_that_fail_in_a_row_are_left_up_to_a_limit() {
     assert_eq!(chip.next_event() - first, 5, "no more blocks are tried");
 }
 
-/// A change that ends all writing has lost something: it never reports success.
+/// Writes `step` times, and once more with the plan that follows from the number of the next event.
+/// A change that ends all writing has lost something: it never reports success. Returns whether writing
+/// has ended.
+fn ends_all_writing(step: u64, options: &RwOptions, plan: impl Fn(u64) -> FaultPlan) -> bool {
+    let chip = small(MediumKind::Nand);
+    let (fs, _) = Jffs2Rw::mount(chip.clone(), options).unwrap();
+    let ino = fs.create(1, b"f", &FILE, &by(1)).unwrap();
+    let mut random = SplitMix64::new(step);
+    let mut write = |number: u64| {
+        let data: Vec<u8> = (0..150).map(|_| random.next_u64() as u8).collect();
+        fs.write(ino, number * 150, &data, &by(2))
+    };
+    (0..step).for_each(|number| write(number).unwrap());
+    chip.set_plan(plan(chip.next_event()));
+    let done = write(step);
+    let has_ended = fs.why_read_only().is_some();
+    assert!(!has_ended || done.is_err(), "write {step}");
+    has_ended
+}
+
 #[test]
 fn what_ends_all_writing_fails() {
     for step in 0..120 {
-        let chip = small(MediumKind::Nand);
-        let fs = mount(&chip);
-        let ino = fs.create(1, b"f", &FILE, &by(1)).unwrap();
-        let mut random = SplitMix64::new(step);
-        let mut write = |number: u64| {
-            let data: Vec<u8> = (0..150).map(|_| random.next_u64() as u8).collect();
-            fs.write(ino, number * 150, &data, &by(2))
-        };
-        (0..step).for_each(|number| write(number).unwrap());
-        chip.set_plan(broken());
-        let done = write(step);
-        assert!(fs.why_read_only().is_none() || done.is_err(), "write {step}");
+        ends_all_writing(step, &RwOptions::default(), |_| broken());
     }
 }
 
 /// The same, if the device works again right after the failure that ended the writing.
 #[test]
 fn what_ends_all_writing_fails_even_if_the_device_recovers() {
-    let mut ended = 0;
-    let cases = (0..240).flat_map(|step| [(step, true), (step, false)]);
-    for (step, summary) in cases {
-        let chip = small(MediumKind::Nand);
-        let options = RwOptions { summary, ..RwOptions::default() };
-        let (fs, _) = Jffs2Rw::mount(chip.clone(), &options).unwrap();
-        let ino = fs.create(1, b"f", &FILE, &by(1)).unwrap();
-        let mut random = SplitMix64::new(step);
-        let mut write = |number: u64| {
-            let data: Vec<u8> = (0..150).map(|_| random.next_u64() as u8).collect();
-            fs.write(ino, number * 150, &data, &by(2))
-        };
-        (0..step).for_each(|number| write(number).unwrap());
-        let first = chip.next_event();
+    let plan = |first| {
         let at = (first..first + 5).map(|number| (number, Fault::Fail)).collect();
-        chip.set_plan(FaultPlan { at, ..FaultPlan::new(1) });
-        let done = write(step);
-        let has_ended = fs.why_read_only().is_some();
-        assert!(!has_ended || done.is_err(), "write {step}");
-        ended += u32::from(has_ended);
+        FaultPlan { at, ..FaultPlan::new(1) }
+    };
+    let mut ended = 0;
+    for (step, summary) in (0..240).flat_map(|step| [(step, true), (step, false)]) {
+        let options = RwOptions { summary, ..RwOptions::default() };
+        ended += u32::from(ends_all_writing(step, &options, plan));
     }
     assert!(ended > 0);
 }

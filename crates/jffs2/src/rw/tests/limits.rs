@@ -14,11 +14,6 @@ use eraseblock_vfs::{FsErrorKind, XattrMode};
 /// The first bytes of a padding node, little-endian.
 const PADDING: [u8; 4] = [0x85, 0x19, 0x04, 0x20];
 
-fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut rng = SplitMix64::new(seed);
-    (0..len).map(|_| rng.next_u64() as u8).collect()
-}
-
 /// A block holds its cleanmarker, the attribute and a summary with one record, nothing more.
 /// A longer one is refused for its length, not for want of space: no deletion would help.
 #[test]
