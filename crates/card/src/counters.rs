@@ -87,6 +87,16 @@ impl Counters {
         kinds.into_iter().fold(0, u64::saturating_add)
     }
 
+    /// Returns what was done since the card had these counters.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let mut since = *self;
+        for (field, before) in since.fields().into_iter().zip(before.words()) {
+            *field -= before;
+        }
+        since
+    }
+
     /// Returns all counters in the order of the card file.
     pub(crate) fn words(&self) -> [u64; COUNT] {
         let mut copy = *self;

@@ -1,11 +1,12 @@
 //! UBIFS on flash made of a simulated card.
 
 use crate::forecast::text;
+use crate::one_volume;
 use eraseblock_base::VolumeId;
 use eraseblock_card::{Card, CardError};
 use eraseblock_mtd_host::block::{Backing, BlockDevice, BlockShape};
-use eraseblock_ubi::{NewVolume, OpenOptions, UbiDevice};
-use eraseblock_ubi_format::{HeaderLayout, VolumeFlags, VolumeKind, VolumeName};
+use eraseblock_ubi::UbiDevice;
+use eraseblock_ubi_format::HeaderLayout;
 use eraseblock_ubifs::{MountOptions, UbifsMount};
 use eraseblock_ubifs_format::Compression;
 use std::io;
@@ -63,17 +64,7 @@ impl OnCard {
         let shape = BlockShape { peb_size, unit: UNIT };
         let flash = BlockDevice::make(CardDisk(Arc::clone(&card)), &shape).map_err(text)?;
         let layout = HeaderLayout::new(peb_size, UNIT, UNIT, None).map_err(text)?;
-        let ubi = UbiDevice::open(Arc::new(flash), &layout, &OpenOptions::default());
-        let ubi = ubi.map_err(text)?;
-        ubi.create_volume(&NewVolume {
-            id: Some(VolumeId::new(0)),
-            name: VolumeName::new("data").ok_or("a name")?,
-            kind: VolumeKind::Dynamic,
-            lebs: ubi.available_lebs(),
-            alignment: 1,
-            flags: VolumeFlags::default(),
-        })
-        .map_err(text)?;
+        let ubi = one_volume(Arc::new(flash), &layout).map_err(text)?;
         Ok(Self { card, ubi })
     }
 

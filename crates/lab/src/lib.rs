@@ -9,5 +9,7 @@ pub mod powercut;
 mod shape;
 pub mod story;
 pub mod ubi;
+mod volume;
 
 pub use shape::{Custom, Shape};
+pub use volume::one_volume;

@@ -32,5 +32,5 @@ pub use fio::{FioExport, FioVersion};
 pub use op::{How, Kind, Name, Op, Step};
 pub use reader::{MAX_LINE, Origin, Reader};
 pub use recorder::{Clock, Recorder};
-pub use replay::{Counts, Pace, Replay};
+pub use replay::{Counts, Pace, QUIET, Replay};
 pub use writer::Writer;

@@ -15,7 +15,7 @@ const PIECE: u64 = 128 << 10;
 /// The longest value of an extended attribute.
 const LONGEST_VALUE: u32 = 65_536;
 /// A pause in which a mount begins its background work, in nanoseconds.
-const QUIET: u64 = 500_000_000;
+pub const QUIET: u64 = 500_000_000;
 /// Steps of background work in a pause.
 const BACKGROUND_STEPS: u32 = 64;
 /// The time at which replays begin, in seconds since 1970.

@@ -4,10 +4,10 @@
 use super::{Bench, Row};
 use anyhow::{Context, Result, ensure};
 use eraseblock_base::{Geometry, MediumKind, VolumeId};
-use eraseblock_mtd::Mtd;
+use eraseblock_lab::one_volume;
 use eraseblock_nandsim::{Chip, ChipConfig};
-use eraseblock_ubi::{NewVolume, OpenOptions, UbiDevice};
-use eraseblock_ubi_format::{HeaderLayout, VolumeFlags, VolumeKind, VolumeName};
+use eraseblock_ubi::UbiDevice;
+use eraseblock_ubi_format::HeaderLayout;
 use eraseblock_ubifs::{MountOptions, UbifsMount};
 use eraseblock_ubifs_format::Compression;
 use eraseblock_vfs::{
@@ -96,21 +96,7 @@ fn device() -> Result<UbiDevice> {
     let geometry = Geometry::new(MediumKind::Nand, 128 << 10, BLOCKS, 2048, 512, 64)?;
     let chip = Arc::new(Chip::new(ChipConfig::of_geometry(geometry)?));
     let layout = HeaderLayout::new(128 << 10, 2048, 512, None)?;
-    one_volume(chip, &layout)
-}
-
-/// Returns a device on erased flash whose only volume, number 0, takes all of it.
-pub(crate) fn one_volume(flash: Arc<dyn Mtd>, layout: &HeaderLayout) -> Result<UbiDevice> {
-    let ubi = UbiDevice::open(flash, layout, &OpenOptions::default())?;
-    ubi.create_volume(&NewVolume {
-        id: Some(VolumeId::new(0)),
-        name: VolumeName::new("data").context("a name")?,
-        kind: VolumeKind::Dynamic,
-        lebs: ubi.available_lebs(),
-        alignment: 1,
-        flags: VolumeFlags::default(),
-    })?;
-    Ok(ubi)
+    Ok(one_volume(chip, &layout)?)
 }
 
 /// Processor time of all threads so far, in seconds.

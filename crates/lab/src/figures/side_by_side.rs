@@ -2,12 +2,13 @@
 //! mount of JFFS2 reads.
 
 use super::Size;
+use crate::one_volume;
 use eraseblock_base::{Geometry, GeometryError, MediumKind, Peb, VolumeId};
 use eraseblock_jffs2::{Jffs2Error, Jffs2Rw, MountReport, RwOptions};
 use eraseblock_mtd::{Mtd, MtdError};
 use eraseblock_nandsim::{Chip, ChipConfig};
-use eraseblock_ubi::{NewVolume, OpenOptions, UbiDevice, UbiError};
-use eraseblock_ubi_format::{HeaderLayout, LayoutError, VolumeFlags, VolumeKind, VolumeName};
+use eraseblock_ubi::{UbiDevice, UbiError};
+use eraseblock_ubi_format::{HeaderLayout, LayoutError};
 use eraseblock_ubifs::{MountOptions, UbifsError, UbifsMount};
 use eraseblock_vfs::{
     Background, Caller, DirEntry, FsError, NewInode, NewKind, Timestamp, WritableFileSystem,
@@ -217,17 +218,7 @@ fn mount(side: Side, chip: &Arc<Chip>) -> Result<Mounted, SideError> {
     let geometry = *chip.geometry();
     let layout =
         HeaderLayout::new(geometry.peb_size(), geometry.min_io(), geometry.subpage(), None)?;
-    let ubi = UbiDevice::open(chip.clone(), &layout, &OpenOptions::default())?;
-    if ubi.volumes().is_empty() {
-        ubi.create_volume(&NewVolume {
-            id: Some(VolumeId::new(0)),
-            name: VolumeName::new("data").expect("a short name"),
-            kind: VolumeKind::Dynamic,
-            lebs: ubi.available_lebs(),
-            alignment: 1,
-            flags: VolumeFlags::default(),
-        })?;
-    }
+    let ubi = one_volume(chip.clone(), &layout)?;
     let volume = Arc::new(ubi.volume(VolumeId::new(0))?);
     let (fs, _) = UbifsMount::mount(volume, MountOptions::default())?;
     let memory = fs.memory();

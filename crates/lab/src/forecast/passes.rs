@@ -1,12 +1,10 @@
 //! A recording that is repeated until the chip is worn.
 
-use eraseblock_recording::{Pace, Replay, Step};
+use eraseblock_recording::{Pace, QUIET, Replay, Step};
 use eraseblock_vfs::{FsError, FsErrorKind, WritableFileSystem};
 
 /// Bytes written in a piece of work, after which background work follows.
 const PIECE: u64 = 64 << 10;
-/// A pause that ends a piece of work, in nanoseconds.
-const QUIET: u64 = 500_000_000;
 
 /// A recording, pass after pass.
 pub(super) struct Passes<'a> {

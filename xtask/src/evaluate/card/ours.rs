@@ -71,12 +71,13 @@ impl Cost {
     }
 
     pub(in crate::evaluate) fn between(before: &Counters, after: &Counters) -> Self {
+        let done = after.since(before);
         Self {
-            nanoseconds: after.total_ns() - before.total_ns(),
-            written: after.host_bytes() - before.host_bytes(),
-            copied: after.copied_bytes - before.copied_bytes,
-            read: after.read_bytes - before.read_bytes,
-            erases: after.erases() - before.erases(),
+            nanoseconds: done.total_ns(),
+            written: done.host_bytes(),
+            copied: done.copied_bytes,
+            read: done.read_bytes,
+            erases: done.erases(),
         }
     }
 }

@@ -286,7 +286,7 @@ fn on_card(
     let before = on.card.counters();
     let counts = perform(args, &fs, reader, session)?;
     fs.unmount()?;
-    Ok((counts, Cost::Card(Box::new([before, on.card.counters()]))))
+    Ok((counts, Cost::Card(on.card.counters().since(&before))))
 }
 
 /// What a replay cost.
@@ -295,8 +295,8 @@ enum Cost {
     Unknown,
     /// On a simulated chip.
     Flash(Counters),
-    /// On a simulated card: its counters before and after.
-    Card(Box<[card::Counters; 2]>),
+    /// On a simulated card.
+    Card(card::Counters),
 }
 
 impl Cost {
@@ -310,14 +310,11 @@ impl Cost {
     }
 
     fn card(&self) -> Option<serde_json::Value> {
-        let Self::Card(counters) = self else { return None };
-        let [before, after] = &**counters;
+        let Self::Card(card) = self else { return None };
         Some(serde_json::json!({
-            "reads": after.reads - before.reads, "writes": after.writes - before.writes,
-            "flushes": after.flushes - before.flushes, "erases": after.erases() - before.erases(),
-            "host_bytes": after.host_bytes() - before.host_bytes(),
-            "programmed_bytes": after.programmed_bytes() - before.programmed_bytes(),
-            "virtual_ns": after.total_ns() - before.total_ns(),
+            "reads": card.reads, "writes": card.writes, "flushes": card.flushes,
+            "erases": card.erases(), "host_bytes": card.host_bytes(),
+            "programmed_bytes": card.programmed_bytes(), "virtual_ns": card.total_ns(),
         }))
     }
 
@@ -333,16 +330,12 @@ impl Cost {
                 );
                 (("flash", done), flash.bytes_programmed, flash.virtual_ns, "part")
             }
-            Self::Card(counters) => {
-                let [before, after] = &**counters;
-                let (writes, flushes) =
-                    (after.writes - before.writes, after.flushes - before.flushes);
-                let (erases, reads) =
-                    (after.erases() - before.erases(), after.reads - before.reads);
+            Self::Card(card) => {
+                let card::Counters { writes, flushes, reads, .. } = card;
+                let erases = card.erases();
                 let done =
                     format!("{writes} writes, {flushes} flushes, {erases} erases, {reads} reads");
-                let programmed = after.programmed_bytes() - before.programmed_bytes();
-                (("card", done), programmed, after.total_ns() - before.total_ns(), "card")
+                (("card", done), card.programmed_bytes(), card.total_ns(), "card")
             }
         };
         let ratio = programmed as f64 / written.max(1) as f64;
