@@ -5,7 +5,7 @@ use eraseblock_mtd::ReadAt;
 use eraseblock_ubi_format::HeaderLayout;
 use eraseblock_ubi_format::decode::{HEADER_BYTES, decode_vid, salvage_vid};
 use eraseblock_ubi_format::types::VidHeader;
-use eraseblock_ubifs_format::constants::{NodeType, sb_flags};
+use eraseblock_ubifs_format::constants::NodeType;
 use eraseblock_ubifs_format::decode::{self, Limits};
 use eraseblock_ubifs_format::fields::LptFields;
 use eraseblock_ubifs_format::lpt::{LptGeometry, LptInputs};
@@ -227,17 +227,6 @@ fn superblock(image: &dyn ReadAt, at: u64, leb_size: u32) -> io::Result<Option<S
 /// Returns the sizes of the tree of a volume; `None` if its areas are impossible.
 pub(crate) fn lpt_inputs(superblock: &Superblock) -> Option<LptInputs> {
     let most = layout::MAX_LEB_SIZE;
-    (superblock.leb_size <= most && superblock.lpt_lebs <= superblock.leb_cnt).then_some(
-        LptInputs {
-            leb_size: superblock.leb_size,
-            min_io: superblock.min_io_size,
-            main_lebs: superblock.main_lebs(),
-            leb_cnt: superblock.leb_cnt,
-            max_leb_cnt: superblock.max_leb_cnt,
-            lpt_first: Leb::new(superblock.lpt_first()),
-            lpt_lebs: superblock.lpt_lebs,
-            lsave_cnt: superblock.lsave_cnt,
-            big: superblock.has(sb_flags::BIG_LPT),
-        },
-    )
+    let is_possible = superblock.leb_size <= most && superblock.lpt_lebs <= superblock.leb_cnt;
+    is_possible.then(|| superblock.lpt_inputs())
 }

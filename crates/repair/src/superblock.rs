@@ -264,15 +264,10 @@ fn derive(
 /// Returns whether an LPT of the small model would need more than a LEB.
 fn needs_big_lpt(sb: &Superblock) -> bool {
     let geometry = LptGeometry::new(LptInputs {
-        leb_size: sb.leb_size,
-        min_io: sb.min_io_size,
         main_lebs: sb.max_leb_cnt.saturating_sub(sb.main_first()),
         leb_cnt: sb.max_leb_cnt,
-        max_leb_cnt: sb.max_leb_cnt,
-        lpt_first: Leb::new(sb.lpt_first()),
-        lpt_lebs: sb.lpt_lebs,
-        lsave_cnt: sb.lsave_cnt,
         big: false,
+        ..sb.lpt_inputs()
     });
     geometry.total_size(Lsave::IfBig) > u64::from(sb.leb_size)
 }

@@ -3,6 +3,7 @@
 
 use crate::constants::{LOG_FIRST, NodeType, inode_flags, sb_flags};
 use crate::key::{Key, KeyHash};
+use crate::lpt::LptInputs;
 use alloc::vec::Vec;
 use eraseblock_base::Leb;
 
@@ -408,6 +409,21 @@ impl Superblock {
     /// Returns the number of LEBs of the main area.
     pub const fn main_lebs(&self) -> u32 {
         self.leb_cnt.saturating_sub(self.main_first())
+    }
+
+    /// Returns the inputs of the geometry of its LPT.
+    pub const fn lpt_inputs(&self) -> LptInputs {
+        LptInputs {
+            leb_size: self.leb_size,
+            min_io: self.min_io_size,
+            main_lebs: self.main_lebs(),
+            leb_cnt: self.leb_cnt,
+            max_leb_cnt: self.max_leb_cnt,
+            lpt_first: Leb::new(self.lpt_first()),
+            lpt_lebs: self.lpt_lebs,
+            lsave_cnt: self.lsave_cnt,
+            big: self.has(sb_flags::BIG_LPT),
+        }
     }
 
     /// Returns the number of bytes of the main area.

@@ -7,7 +7,6 @@ use crate::past::{Grain, Past};
 use crate::random::{Dice, Outcome, Shelf, Violation, campaign, keep};
 use crate::volume::*;
 use eraseblock_repair::{Level, Loss, Part, Repair};
-use eraseblock_vfs::WritableFileSystem;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -25,16 +24,7 @@ impl Worked {
         let volume = empty(50);
         let fs = mount(&volume);
         let past = Past::of(&fs, seed);
-        let is_committed = seed % 3 == 1;
-        if seed % 3 == 2 {
-            fs.unmount().unwrap();
-        } else {
-            fs.sync().unwrap();
-            drop(fs);
-        }
-        if is_committed {
-            mount(&volume).unmount().unwrap();
-        }
+        let is_committed = leave(fs, seed, || mount(&volume));
         Self { lebs: volume.snapshot(), past, is_committed }
     }
 }

@@ -5,14 +5,13 @@ use crate::campaign::is_unknown;
 use crate::chip::{Chip, DATA, PEB, VID, layout};
 use crate::past::{Grain, Past};
 use crate::random::{Dice, Outcome, Shelf, Violation, campaign, keep};
-use crate::volume::{Memory, empty, examined, opened};
+use crate::volume::{Memory, empty, examined, leave, opened};
 use eraseblock_base::crc::crc32;
 use eraseblock_base::{Geometry, Leb, MediumKind, VolumeId};
 use eraseblock_mtd::{LebDevice, MemoryMtd};
 use eraseblock_repair::{Action, Level, Loss, Repair};
 use eraseblock_ubi::{OpenOptions, UbiDevice};
 use eraseblock_ubifs::{MountOptions, UbifsMount};
-use eraseblock_vfs::WritableFileSystem;
 use std::sync::Arc;
 
 const BLOCKS: usize = 80;
@@ -44,16 +43,7 @@ fn worked(seed: u64) -> Worked {
     let mount = || UbifsMount::mount(volume(), MountOptions::default()).unwrap().0;
     let fs = mount();
     let past = Past::of(&fs, seed);
-    let is_committed = seed % 3 == 1;
-    if seed % 3 == 2 {
-        fs.unmount().unwrap();
-    } else {
-        fs.sync().unwrap();
-        drop(fs);
-    }
-    if is_committed {
-        mount().unmount().unwrap();
-    }
+    let is_committed = leave(fs, seed, mount);
     while seed.is_multiple_of(2) && ubi.background_step().unwrap() {}
     Worked { chip: Chip { bytes: mtd.to_bytes() }, past, is_committed }
 }

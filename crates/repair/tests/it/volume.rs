@@ -374,3 +374,19 @@ impl Memory {
         Arc::new(Self(Mutex::new(lebs)))
     }
 }
+
+/// Unmounts some file systems, leaves others as a power cut would, and mounts some of these once more,
+/// which commits all of the journal. Returns whether that was done.
+pub(crate) fn leave(fs: UbifsMount, seed: u64, mount: impl Fn() -> UbifsMount) -> bool {
+    let is_committed = seed % 3 == 1;
+    if seed % 3 == 2 {
+        fs.unmount().unwrap();
+    } else {
+        fs.sync().unwrap();
+        drop(fs);
+    }
+    if is_committed {
+        mount().unmount().unwrap();
+    }
+    is_committed
+}

@@ -10,7 +10,7 @@ use eraseblock_codec::Codec;
 use eraseblock_ubifs_format::constants::{LOG_FIRST, NodeType, inode_flags};
 use eraseblock_ubifs_format::decode::{self, Limits, Node};
 use eraseblock_ubifs_format::lpt::{
-    LebProps, LptGeometry, LptInputs, LptPlace, Lsave, Nnode, Pnode, SaveTable, SpaceTable,
+    LebProps, LptGeometry, LptPlace, Lsave, Nnode, Pnode, SaveTable, SpaceTable,
 };
 use eraseblock_ubifs_format::scan::Scanner;
 use eraseblock_ubifs_format::verify::{self, VolumeShape};
@@ -140,17 +140,7 @@ fn masters(image: &Image<'_>, sb_sqnum: u64) -> Master {
 /// P: the whole LPT; returns the properties of the main area.
 fn lpt(image: &Image<'_>, master: &Master, strictness: Strictness) -> Vec<LebProps> {
     let sb = &image.superblock;
-    let geometry = LptGeometry::new(LptInputs {
-        leb_size: sb.leb_size,
-        min_io: sb.min_io_size,
-        main_lebs: sb.main_lebs(),
-        leb_cnt: sb.leb_cnt,
-        max_leb_cnt: sb.max_leb_cnt,
-        lpt_first: Leb::new(sb.lpt_first()),
-        lpt_lebs: sb.lpt_lebs,
-        lsave_cnt: sb.lsave_cnt,
-        big: sb.flags & 2 != 0,
-    });
+    let geometry = LptGeometry::new(sb.lpt_inputs());
     assert!(
         geometry.total_size(Lsave::IfBig) * 2 <= u64::from(sb.lpt_lebs) * u64::from(sb.leb_size)
     );

@@ -15,7 +15,7 @@ use eraseblock_base::{Leb, Location};
 use eraseblock_mtd::{LebDevice, MtdError};
 use eraseblock_ubifs_format::constants::{BLOCK_SIZE, MAX_INODE_DATA, sb_flags};
 use eraseblock_ubifs_format::encode::{self, index_len};
-use eraseblock_ubifs_format::lpt::{LptGeometry, LptInputs};
+use eraseblock_ubifs_format::lpt::LptGeometry;
 use eraseblock_ubifs_format::raw::{DataNode, InodeNode, MasterNode, ReferenceNode};
 use eraseblock_ubifs_format::{Limits, Superblock};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -74,17 +74,7 @@ impl Flash {
         let leb_size = sb.leb_size;
         let limits = Limits::of(&sb);
         let size = u64::from(leb_size);
-        let lpt = LptGeometry::new(LptInputs {
-            leb_size,
-            min_io,
-            main_lebs: sb.main_lebs(),
-            leb_cnt: sb.leb_cnt,
-            max_leb_cnt: sb.max_leb_cnt,
-            lpt_first: Leb::new(sb.lpt_first()),
-            lpt_lebs: sb.lpt_lebs,
-            lsave_cnt: sb.lsave_cnt,
-            big: sb.has(sb_flags::BIG_LPT),
-        });
+        let lpt = LptGeometry::new(sb.lpt_inputs());
         Self {
             max_write: device.max_write().max(min_io),
             main_first: sb.main_first(),

@@ -7,7 +7,7 @@ use eraseblock_base::{Leb, Location};
 use eraseblock_ubifs::UbifsMount;
 use eraseblock_ubifs::mkfs::{self, DeviceSink, MkfsOptions, NoProgress};
 use eraseblock_ubifs::rw::BigLptActivity;
-use eraseblock_ubifs_format::lpt::{LptGeometry, LptInputs, SaveTable};
+use eraseblock_ubifs_format::lpt::{LptGeometry, SaveTable};
 use eraseblock_ubifs_format::{Limits, decode};
 use eraseblock_vfs::source::{SourceKind, SourceNode};
 use eraseblock_vfs::{Caller, FileSystem, SourceTree, Timestamp, WritableFileSystem};
@@ -146,17 +146,7 @@ fn a_save_table_with_wrong_entries_is_used() {
     let sb = decode::node(&sb, &limits, Location::Whole).unwrap().superblock().unwrap();
     let master = node(1, content[1].as_ref().unwrap().len() - 512);
     let master = decode::node(&master, &limits, Location::Whole).unwrap().master().unwrap();
-    let geometry = LptGeometry::new(LptInputs {
-        leb_size: sb.leb_size,
-        min_io: sb.min_io_size,
-        main_lebs: sb.main_lebs(),
-        leb_cnt: sb.leb_cnt,
-        max_leb_cnt: sb.max_leb_cnt,
-        lpt_first: Leb::new(sb.lpt_first()),
-        lpt_lebs: sb.lpt_lebs,
-        lsave_cnt: sb.lsave_cnt,
-        big: true,
-    });
+    let geometry = LptGeometry::new(sb.lpt_inputs());
     let entries = [sb.main_first() - 1, lebs, 0, lebs + 3, lebs - 1];
     let entries = entries.into_iter().cycle().take(sb.lsave_cnt as usize);
     let table = SaveTable { lebs: entries.map(Leb::new).collect() }.pack(&geometry);

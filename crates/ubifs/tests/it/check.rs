@@ -5,7 +5,7 @@ use crate::strict_leb::{Lebs, StrictLeb};
 use eraseblock_base::crc::crc32;
 use eraseblock_base::{Leb, Location};
 use eraseblock_ubifs::{MountOptions, UbifsMount};
-use eraseblock_ubifs_format::lpt::{LebProps, LptGeometry, LptInputs, Nnode, NnodeBranch, Pnode};
+use eraseblock_ubifs_format::lpt::{LebProps, LptGeometry, Nnode, NnodeBranch, Pnode};
 use eraseblock_ubifs_format::{Limits, Superblock, decode};
 use eraseblock_vfs::{Caller, NewInode, NewKind, Timestamp, WritableFileSystem, XattrMode};
 use std::collections::BTreeSet;
@@ -175,18 +175,7 @@ impl Bytes {
     }
 
     fn geometry(&self) -> LptGeometry {
-        let sb = self.superblock();
-        LptGeometry::new(LptInputs {
-            leb_size: sb.leb_size,
-            min_io: sb.min_io_size,
-            main_lebs: sb.main_lebs(),
-            leb_cnt: sb.leb_cnt,
-            max_leb_cnt: sb.max_leb_cnt,
-            lpt_first: Leb::new(sb.lpt_first()),
-            lpt_lebs: sb.lpt_lebs,
-            lsave_cnt: sb.lsave_cnt,
-            big: false,
-        })
+        LptGeometry::new(self.superblock().lpt_inputs())
     }
 
     fn lpt_leb(&self) -> usize {
