@@ -138,6 +138,70 @@ fn content_copied_since_the_last_commit_is_there_in_a_lenient_look() {
     }
 }
 
+/// Returns the content of every LEB of the main area.
+fn main_area(device: &Arc<dyn LebDevice>, fs: &UbifsMount) -> Vec<(Leb, Vec<u8>)> {
+    let first = fs.lock().store.nodes.flash.main_first;
+    let read = |leb: u32| {
+        let mut bytes = vec![0xFF; LEB as usize];
+        device.read(Leb::new(leb), 0, &mut bytes).unwrap();
+        (Leb::new(leb), bytes)
+    };
+    (first..device.leb_count()).map(read).collect()
+}
+
+/// Writes a block and a name, and returns the pages of each LEB that this took.
+fn pages_of(
+    device: &Arc<dyn LebDevice>,
+    fs: &UbifsMount,
+    ino: u64,
+    content: &[u8],
+    name: &[u8],
+) -> Vec<(Leb, usize, Vec<u8>)> {
+    let before = main_area(device, fs);
+    fs.write(ino, 0, content, BY).unwrap();
+    fs.create(1, name, &FILE, BY).unwrap();
+    fs.sync_file(ino).unwrap();
+    fs.lock().store.nodes.sync_heads().unwrap();
+    let pairs = before.into_iter().zip(main_area(device, fs));
+    let pages = pairs.filter_map(|((leb, old), (_, new))| {
+        let differs = |at: &usize| old[*at..][..512] != new[*at..][..512];
+        let start = (0..LEB as usize).step_by(512).find(differs)?;
+        let end = (0..LEB as usize).step_by(512).rfind(differs)? + 512;
+        Some((leb, start, new[start..end].to_vec()))
+    });
+    pages.collect()
+}
+
+/// A bud has the pages of another eraseblock, written before the last commit: what they say is not
+/// true any more, and the index stands.
+#[test]
+fn pages_of_the_past_in_a_bud_overrule_nothing() {
+    let device = blank(80);
+    let fs = mount(&device, MountOptions::default());
+    let ino = fs.create(1, b"file", &FILE, BY).unwrap();
+    fs.sync().unwrap();
+    let past = pages_of(&device, &fs, ino, &block(1, 1000), b"name");
+    fs.write(ino, 0, &block(2, 1000), BY).unwrap();
+    fs.unlink(1, b"name", BY).unwrap();
+    let newer = fs.create(1, b"name", &FILE, BY).unwrap();
+    fs.sync().unwrap();
+    let now = pages_of(&device, &fs, ino, &block(3, 1000), b"lost");
+    assert!(past.len() == 2 && now.len() == 2, "{} and {} LEBs", past.len(), now.len());
+    for ((_, _, old), (leb, start, new)) in past.iter().zip(&now) {
+        assert!(old.len() >= new.len());
+        let mut bytes = vec![0xFF; LEB as usize];
+        device.read(*leb, 0, &mut bytes).unwrap();
+        bytes[*start..][..old.len()].copy_from_slice(old);
+        device.change(*leb, &bytes).unwrap();
+    }
+    let (seen, _) = Ubifs::open(device, &OpenOptions { strict: false }).unwrap();
+    let mut found = vec![0; 4096];
+    seen.read(ino, 0, &mut found).unwrap();
+    assert!(found == block(2, 1000));
+    assert_eq!(seen.lookup(1, b"name").unwrap(), newer);
+    assert_eq!(seen.lookup(1, b"lost").unwrap_err().kind(), FsErrorKind::NotFound);
+}
+
 /// Takes all LEBs of the main area for which something holds, and returns them.
 fn take(store: &mut Store, wanted: impl Fn(&super::lprops::Lp) -> bool) -> Vec<u32> {
     let super::nodes::Nodes { flash, lprops, .. } = &mut store.nodes;
