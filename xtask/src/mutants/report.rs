@@ -193,9 +193,12 @@ pub(super) fn page(
         ("Holes", "These should be caught, and are not yet.", &reasons.hole),
     ];
     for (title, intro, reasons) in parts {
-        write!(text, "\n## {title}\n\n{intro}\n\n")?;
+        let mut lines = String::new();
         for reason in reasons.iter().filter(|it| survivors.contains_key(it.mutant.as_str())) {
-            writeln!(text, "- {}: {}", reason.mutant, reason.why.trim())?;
+            writeln!(lines, "- {}: {}", reason.mutant, reason.why.trim())?;
+        }
+        if !lines.is_empty() {
+            write!(text, "\n## {title}\n\n{intro}\n\n{lines}")?;
         }
     }
     let known = reasons.names();
@@ -270,5 +273,13 @@ mod tests {
         assert!(parts[1].contains("- ubi/a: b\n") && parts[2].contains("- ubi/c: d\n"));
         assert!(parts[3].contains("- ubi/e (never reached)\n") && !page.contains("ubi/f"));
         assert!(parts[3].contains("- ubi/g (open: not judged by the lab)\n"));
+    }
+
+    #[test]
+    fn a_part_of_the_page_without_survivors_is_left_out() {
+        let results = [judged("ubi/a", Outcome::Survived), judged("ubi/c", caught())];
+        let all: Vec<&Judged> = results.iter().collect();
+        let page = page("# Head", "", &all, &reasons()).unwrap();
+        assert!(page.contains("## Equivalent") && !page.contains("## Holes"), "{page}");
     }
 }

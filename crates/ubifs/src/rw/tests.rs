@@ -18,6 +18,7 @@ use eraseblock_ubifs_format::lpt::{Lsave, SpaceTable};
 use eraseblock_vfs::{
     Caller, FileSystem, FsErrorKind, NewInode, NewKind, Timestamp, WritableFileSystem, XattrMode,
 };
+use std::ops::Range;
 use std::sync::Arc;
 
 const LEB: u32 = 15_872;
@@ -149,14 +150,14 @@ fn main_area(device: &Arc<dyn LebDevice>, fs: &UbifsMount) -> Vec<(Leb, Vec<u8>)
     (first..device.leb_count()).map(read).collect()
 }
 
-/// Writes a block and a name, and returns the pages of each LEB that this took.
+/// Writes a block and a name, and returns the LEBs that this took, with the range of their pages.
 fn pages_of(
     device: &Arc<dyn LebDevice>,
     fs: &UbifsMount,
     ino: u64,
     content: &[u8],
     name: &[u8],
-) -> Vec<(Leb, usize, Vec<u8>)> {
+) -> Vec<(Leb, Vec<u8>, Range<usize>)> {
     let before = main_area(device, fs);
     fs.write(ino, 0, content, BY).unwrap();
     fs.create(1, name, &FILE, BY).unwrap();
@@ -167,7 +168,7 @@ fn pages_of(
         let differs = |at: &usize| old[*at..][..512] != new[*at..][..512];
         let start = (0..LEB as usize).step_by(512).find(differs)?;
         let end = (0..LEB as usize).step_by(512).rfind(differs)? + 512;
-        Some((leb, start, new[start..end].to_vec()))
+        Some((leb, new, start..end))
     });
     pages.collect()
 }
@@ -187,12 +188,10 @@ fn pages_of_the_past_in_a_bud_overrule_nothing() {
     fs.sync().unwrap();
     let now = pages_of(&device, &fs, ino, &block(3, 1000), b"lost");
     assert!(past.len() == 2 && now.len() == 2, "{} and {} LEBs", past.len(), now.len());
-    for ((_, _, old), (leb, start, new)) in past.iter().zip(&now) {
-        assert!(old.len() >= new.len());
-        let mut bytes = vec![0xFF; LEB as usize];
-        device.read(*leb, 0, &mut bytes).unwrap();
-        bytes[*start..][..old.len()].copy_from_slice(old);
-        device.change(*leb, &bytes).unwrap();
+    for ((_, old, pages), (leb, mut bytes, place)) in past.into_iter().zip(now) {
+        assert!(pages.len() >= place.len());
+        bytes[place.start..][..pages.len()].copy_from_slice(&old[pages]);
+        device.change(leb, &bytes).unwrap();
     }
     let (seen, _) = Ubifs::open(device, &OpenOptions { strict: false }).unwrap();
     let mut found = vec![0; 4096];
