@@ -16,7 +16,7 @@ mod names;
 
 use crate::compare::{self, Named};
 use crate::error::RepairError;
-use crate::flash::PatchedSource;
+use crate::flash::{Blocks, PatchedSource};
 use crate::plan::{Plan, shown};
 use crate::rules::Quarantined;
 use crate::ubi::FlashRepair;
@@ -28,6 +28,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What nothing here repairs.
 const NOT_REPAIRED: [&str; 4] = ["data-corrupt", "acl-damaged", "unreadable", "program-failed"];
+
+/// How often a file system is looked at again: what got its name back can be read only then.
+const MOST_ROUNDS: u32 = 4;
 
 /// For these, the medium is no JFFS2 that Linux would mount.
 const REFUSED: [&str; 3] = ["mixed-byte-order", "unknown-node", "too-large"];
@@ -62,9 +65,24 @@ pub fn examine(source: &Source, options: &OpenOptions) -> Result<FlashRepair, Re
     };
     let found = problems(&fs, findings);
     refuse(&found)?;
-    let repair = make(source, &fs, &found)?;
-    if !repair.plan.is_empty() {
-        verify(source, &options, &fs, &repair)?;
+    let mut repair = make(source, &fs, &found)?;
+    let mut round = 1;
+    while !repair.plan.is_empty() {
+        let patched = PatchedSource::of(source, shape.start, shape.erase_size, &repair.blocks)?;
+        let (after, findings) = Jffs2::open(patched.clone(), &options)?;
+        let found = problems(&after, findings);
+        let more = make(&patched, &after, &found)?;
+        if more.plan.is_empty() || round == MOST_ROUNDS {
+            verify(found, &more.plan)?;
+            let unnamed = compare::unnamed(&fs, &after, &Named::new(repair.plan.losses()));
+            return if unnamed.is_empty() {
+                Ok(repair)
+            } else {
+                Err(RepairError::UnnamedLoss(unnamed))
+            };
+        }
+        repair.append(more);
+        round += 1;
     }
     Ok(repair)
 }
@@ -87,42 +105,30 @@ fn make(source: &Source, fs: &Jffs2, found: &[Finding]) -> Result<FlashRepair, R
     let paths = paths(fs);
     let (plan, quarantine, nodes) = Default::default();
     let mut work = Work { fs, model, paths, plan, quarantine, nodes };
-    let mut blocks = blocks::without_damage(&mut work, source)?;
-    content::repair(&mut work);
-    names::repair(&mut work);
+    let mut blocks = Blocks::new();
+    // Names first: a reader cannot look at what has none, and what is damaged there is lost, too.
+    names::restore(&mut work);
+    if work.plan.is_empty() {
+        blocks = blocks::without_damage(&mut work, source)?;
+        content::repair(&mut work);
+        names::repair(&mut work);
+    }
     blocks::place(&work, source, &mut blocks)?;
     let left = found.iter().filter(|one| NOT_REPAIRED.contains(&one.code.name()));
     let left = left.cloned().collect();
     Ok(FlashRepair { plan: work.plan, blocks, quarantine: work.quarantine, left })
 }
 
-/// Opens the repaired file system in memory: nothing is wrong with it but for what is not repaired, and
-/// nothing is lost that the plan does not name.
-fn verify(
-    source: &Source,
-    options: &OpenOptions,
-    before: &Jffs2,
-    repair: &FlashRepair,
-) -> Result<(), RepairError> {
-    let start = before.info().shape.start;
-    let size = before.info().shape.erase_size;
-    let patched = PatchedSource::of(source, start, size, &repair.blocks)?;
-    let (after, findings) = Jffs2::open(patched.clone(), options)?;
-    let found = problems(&after, findings);
-    let again = make(&patched, &after, &found)?;
+/// Nothing is wrong with the repaired file system but for what is not repaired, and nothing is left to do.
+fn verify(found: Vec<Finding>, again: &Plan) -> Result<(), RepairError> {
     let mut left = Findings::new();
     for one in found.into_iter().filter(|one| !NOT_REPAIRED.contains(&one.code.name())) {
         left.push(one);
     }
-    for action in again.plan.actions() {
+    for action in again.actions() {
         left.error(action.at, "still-planned", action.why.clone());
     }
-    if left.has_problems() {
-        return Err(RepairError::StillWrong(left));
-    }
-    let named = Named::new(repair.plan.losses());
-    let unnamed = compare::unnamed(before, &after, &named);
-    if unnamed.is_empty() { Ok(()) } else { Err(RepairError::UnnamedLoss(unnamed)) }
+    if left.has_problems() { Err(RepairError::StillWrong(left)) } else { Ok(()) }
 }
 
 /// Reads everything; returns the problems.

@@ -50,6 +50,14 @@ pub struct FlashRepair {
 }
 
 impl FlashRepair {
+    /// Adds a repair of the flash as it will be after this one.
+    pub(crate) fn append(&mut self, next: Self) {
+        self.plan.append(&next.plan, None, |at| at);
+        self.blocks.extend(next.blocks);
+        self.quarantine.extend(next.quarantine);
+        self.left = next.left;
+    }
+
     /// Returns what is going to be done.
     pub fn plan(&self) -> &Plan {
         &self.plan

@@ -99,6 +99,9 @@ pub mod inode_flags {
     pub const ENCRYPTED: u32 = 0x40;
 }
 
+/// The name of the xattr that holds an encryption context; never listed (spec: ubifs-format 21.5 N5).
+pub const ENCRYPTION_CONTEXT: &[u8] = b"c";
+
 /// Group types of the common header (spec: ubifs-format 3.4).
 pub mod group {
     /// Not part of a group.

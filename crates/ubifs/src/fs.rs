@@ -8,14 +8,11 @@ use crate::names::{self, Wanted};
 use crate::statfs;
 use crate::tnc::{LeafError, OwnedDent, Window};
 use eraseblock_base::{Location, Severity};
-use eraseblock_ubifs_format::constants::{BLOCK_SIZE, MAX_NAME_LEN, ROOT_INO};
+use eraseblock_ubifs_format::constants::{BLOCK_SIZE, ENCRYPTION_CONTEXT, MAX_NAME_LEN, ROOT_INO};
 use eraseblock_ubifs_format::key::VALUE_MASK;
 use eraseblock_ubifs_format::{Branch, EntryKind, Key, KeyKind};
 use eraseblock_vfs::{Attr, DirEntry, FileKind, FileSystem, FsError, FsErrorKind, Ino, StatFs};
 use std::ops::ControlFlow;
-
-/// The name of the xattr that holds an encryption context; never listed.
-const CONTEXT: &[u8] = b"c";
 
 /// Returns the error for a leaf that cannot be read; `what` names it.
 pub(crate) fn leaf_error(what: &str, error: LeafError) -> FsError {
@@ -297,7 +294,7 @@ impl FileSystem for Ubifs {
         let mut names = Vec::new();
         let (from, to) = (Key::xent(host, 0), Key::xent(host, VALUE_MASK));
         self.scan_entries(from, to, &mut |dent| {
-            if dent.name != CONTEXT {
+            if dent.name != ENCRYPTION_CONTEXT {
                 names.push(dent.name);
             }
             ControlFlow::Continue(())

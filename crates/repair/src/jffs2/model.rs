@@ -58,8 +58,11 @@ pub(super) struct Model {
     /// References to xattrs: inode, pair.
     pub(super) xrefs: Vec<(u32, u32)>,
     pub(super) bad: Vec<Bad>,
-    /// Blocks whose summary is damaged, and why.
+    /// Blocks whose summary is damaged or lists a node that is not there, and why.
     pub(super) summaries: BTreeMap<u32, String>,
+    /// Names and deletions of which only a summary is left, by directory and name: the newest of each,
+    /// if no entry is newer. A deletion is there only if it deletes something.
+    pub(super) listed: BTreeMap<(u32, Vec<u8>), Entry>,
     /// Blocks that hold nothing, before the first of something else.
     pub(super) free: Vec<u32>,
     /// Whether there is a block with something else: what follows may be none of the file system's.
@@ -81,6 +84,7 @@ impl Model {
             xrefs: Vec::new(),
             bad: Vec::new(),
             summaries: BTreeMap::new(),
+            listed: BTreeMap::new(),
             free: Vec::new(),
             is_followed: false,
         };
@@ -89,6 +93,10 @@ impl Model {
                 model.block(peb, &block);
             }
         }
+        let entries = &model.entries;
+        model.listed.retain(|name, listed| {
+            entries.get(name).map_or(listed.ino != 0, |entry| entry.version < listed.version)
+        });
         Ok(model)
     }
 
@@ -99,7 +107,7 @@ impl Model {
             cleanmarker: self.shape.is_certain.then_some(self.shape.cleanmarker),
             trust_empty_start: self.shape.is_certain,
         };
-        let listed = self.summary(peb, block);
+        let mut listed = self.summary(peb, block);
         let (mut is_free, mut has_node, first) = (true, false, self.bad.len());
         for item in Scanner::new(Peb::new(peb), block, rules) {
             match item {
@@ -108,12 +116,14 @@ impl Model {
                     has_node = true;
                     let at = Location::Peb(Peb::new(peb), offset);
                     let record = Record::of(order, header.kind(), bytes, offset).ok().flatten();
-                    let known = listed.get(&offset).zip(record);
-                    if known.is_some_and(|(listed, record)| *listed != record.node) {
+                    let known = listed.remove(&offset);
+                    let is_other = known.as_ref().zip(record.as_ref());
+                    if is_other.is_some_and(|(listed, record)| *listed != record.node) {
                         let why = format!("it lists another node at {offset} than is there");
                         self.summaries.insert(peb, why);
                     }
                     if let Err(error) = self.node(header.kind(), bytes, at) {
+                        self.listed(known);
                         let len = pad(header.totlen).unwrap_or(header.totlen);
                         let (code, why) = ("node-damaged", without_place(at, error));
                         let (kind, bytes) = (Some(header.kind()), bytes.to_vec());
@@ -128,9 +138,20 @@ impl Model {
                     let (is_node, kind) = (false, None);
                     self.bad.push(Bad { peb, offset, len, code, why, is_node, bytes, kind });
                 }
-                Item::Dirt { .. } | Item::Obsolete { .. } => is_free = false,
+                Item::Obsolete { offset, .. } => {
+                    listed.remove(&offset);
+                    is_free = false;
+                }
+                Item::Dirt { .. } => is_free = false,
                 Item::Free { .. } => {}
             }
+        }
+        if let Some(offset) = listed.keys().next() {
+            let why = format!("it lists a node at {offset}, where none is");
+            self.summaries.entry(peb).or_insert(why);
+        }
+        for node in listed.into_values() {
+            self.listed(Some(node));
         }
         let is_foreign = !has_node && self.bad.len() > first;
         if is_foreign {
@@ -156,6 +177,16 @@ impl Model {
                 self.summaries.insert(peb, error.to_string());
                 BTreeMap::new()
             }
+        }
+    }
+
+    /// Keeps a name whose node is damaged or gone.
+    fn listed(&mut self, node: Option<RecordNode>) {
+        let Some(RecordNode::Dirent { pino, version, ino, file_type, name }) = node else { return };
+        let entry = Entry { version, ino, mctime: 0, file_type };
+        let known = self.listed.entry((pino, name)).or_insert_with(|| entry.clone());
+        if known.version < version {
+            *known = entry;
         }
     }
 

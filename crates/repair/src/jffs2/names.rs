@@ -1,4 +1,5 @@
-//! Names: those without an inode go, those that Linux does not allow are replaced, a directory keeps one.
+//! Names: those whose node is lost come back, those without an inode go, those that Linux does not allow
+//! are replaced, a directory keeps one.
 
 use super::model::Entry;
 use super::{Work, joined};
@@ -14,7 +15,14 @@ use std::collections::{BTreeMap, BTreeSet};
 const DIRECTORY: u8 = 4;
 const LOST_FOUND: &[u8] = b"lost+found";
 
-/// Puts right all names.
+/// Gives inodes a name whose only name was in a damaged node: the one that the summary of its block still
+/// lists, or one in `lost+found`.
+pub(super) fn restore(work: &mut Work<'_>) {
+    listed_names(work);
+    lost_names(work);
+}
+
+/// Puts right all names that are there.
 pub(super) fn repair(work: &mut Work<'_>) {
     let live: Vec<((u32, Vec<u8>), Entry)> = work
         .model
@@ -44,7 +52,6 @@ pub(super) fn repair(work: &mut Work<'_>) {
             remove(work, (pino, &name), entry.ino, "directory-named-twice", why);
         }
     }
-    lost_names(work);
 }
 
 fn is_reached(work: &Work<'_>, ino: u32) -> bool {
@@ -103,7 +110,31 @@ fn free_name(work: &Work<'_>, pino: u32, ino: u32) -> Vec<u8> {
     (0..u32::MAX).map(named).find(is_free).unwrap_or_default()
 }
 
-/// Gives inodes a name whose only name was in a damaged node: Linux would erase them at the next mount.
+/// Writes again the entries of which only a summary is left. It has a checksum, and repeats all of an entry
+/// but its time. An older entry of the name is what readers show until then.
+fn listed_names(work: &mut Work<'_>) {
+    for ((pino, name), entry) in std::mem::take(&mut work.model.listed) {
+        let is_there = entry.ino == 0 || work.model.exists(entry.ino);
+        if !is_there || !work.model.exists(pino) {
+            continue;
+        }
+        let what = if entry.ino == 0 { "the deletion of this name" } else { "this name" };
+        let why = format!("`{}`: only the summary of its block still has {what}", shown(&name));
+        let at = Location::Inode(pino.into());
+        let mut action = Action::new(Level::Safe, "name-lost", "", at, "add", why);
+        let older = work.model.entries.get(&(pino, name.clone())).map(|older| older.ino);
+        if let Some(ino) = older.filter(|ino| *ino != 0 && *ino != entry.ino) {
+            action.level = Level::Drop;
+            let path = Some(path(work, pino, &name));
+            action = action.losing(Loss { path, ino, part: Part::Name });
+        }
+        work.plan.push(action);
+        put(work, pino, &name, entry.ino, entry.file_type);
+        work.model.entries.insert((pino, name), entry);
+    }
+}
+
+/// Names inodes in `lost+found`: Linux would erase them at the next mount.
 fn lost_names(work: &mut Work<'_>) {
     let order = work.model.shape.order;
     let named: BTreeSet<u32> = work.model.entries.values().map(|entry| entry.ino).collect();

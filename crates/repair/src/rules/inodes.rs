@@ -1,12 +1,14 @@
-//! Fields of inodes, and inodes that are missing (spec: ubifs-format 21.5 N3, N4; 21.6 X1 to X3).
+//! Fields of inodes, and inodes that are missing (spec: ubifs-format 21.5 N3 to N5; 21.6 X1 to X3).
 
 use super::Rules;
 use crate::model::{InodeLeaf, Object, blank_inode, file_type_of};
 use crate::plan::{Action, Level, Part};
 use eraseblock_base::Location;
-use eraseblock_ubifs_format::Compression;
-use eraseblock_ubifs_format::constants::{MAX_FILE_SIZE, ROOT_INO, inode_flags};
+use eraseblock_ubifs_format::constants::{
+    ENCRYPTION_CONTEXT, MAX_FILE_SIZE, ROOT_INO, inode_flags, sb_flags,
+};
 use eraseblock_ubifs_format::node::file_type;
+use eraseblock_ubifs_format::{Compression, Superblock};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The entries that name an inode: the directory, and the place among its entries.
@@ -37,7 +39,7 @@ impl Rules<'_> {
         }
     }
 
-    /// N3, N4: each inode by itself.
+    /// N3 to N5: each inode by itself.
     pub(super) fn inodes(&mut self) {
         let names = self.names();
         let xattrs = self.model.objects.values().flat_map(|object| &object.xattrs);
@@ -45,13 +47,13 @@ impl Rules<'_> {
         let mut unusable = Vec::new();
         for ino in self.model.objects.keys().copied().collect::<Vec<_>>() {
             let stated = self.stated_type(&names, ino);
+            self.contradicted_type(ino, stated);
             let Some(object) = self.model.objects.get_mut(&ino) else { continue };
             let mut actions = Vec::new();
             if values.contains(&ino) && !names.contains_key(&ino) {
                 flag_value(ino, object, &mut actions);
             }
-            let compression = self.sb.default_compr;
-            if !check_inode(ino, object, stated, compression, &mut actions) {
+            if !check_inode(ino, object, stated, self.sb, &mut actions) {
                 unusable.push(ino);
             }
             self.actions.extend(actions);
@@ -65,6 +67,31 @@ impl Rules<'_> {
             let action = Action::new(Level::Drop, "leaf-wrong", "N3, N4", at, "remove", why);
             self.act(action.losing(loss));
         }
+    }
+
+    /// X2: the type of an inode that its names and its entries or content contradict. A reader shows
+    /// another kind of file until then, so that this loses what it shows.
+    fn contradicted_type(&mut self, ino: u32, stated: Option<u32>) {
+        let Some(object) = self.model.objects.get_mut(&ino) else { return };
+        let held = match (object.entries.is_empty(), object.blocks.is_empty()) {
+            (false, true) => file_type::DIRECTORY,
+            (true, false) => file_type::REGULAR,
+            _ => return,
+        };
+        let Some(inode) = &mut object.inode else { return };
+        let from = inode.raw.mode.get();
+        let to = from & 0o7777 | held;
+        let is_right = from == to || stated != Some(held) || !is_possible(inode);
+        if ino == ROOT_INO || is_right || inode.is_xattr() || !inode.data.is_empty() {
+            return;
+        }
+        inode.change(|inode| inode.raw.mode.set(to));
+        let at = inode.origin.at();
+        let why = format!("{}: its names and what it holds show the file type", self.name_of(ino));
+        let action = Action::new(Level::Drop, "inode-wrong", "X2", at, "set", why);
+        let action = action.sets("mode", octal(from), octal(to));
+        let loss = self.loss(ino, Part::Attributes);
+        self.act(action.losing(loss));
     }
 
     /// X1 to X3: entries or content without an inode.
@@ -188,18 +215,19 @@ fn check_inode(
     ino: u32,
     object: &mut Object,
     stated: Option<u32>,
-    compression: Compression,
+    sb: &Superblock,
     actions: &mut Vec<Action>,
 ) -> bool {
     let (has_blocks, has_entries) = (!object.blocks.is_empty(), !object.entries.is_empty());
     let end = object.content_end();
+    let has_context = object.xattrs.iter().any(|xattr| xattr.name == ENCRYPTION_CONTEXT);
     let Some(inode) = &mut object.inode else { return true };
     let at = inode.origin.at();
     let act =
         |rule: &str, why: String| Action::new(Level::Safe, "leaf-wrong", rule, at, "set", why);
     let number = inode.raw.compr_type.get();
     if Compression::from_number(number).is_none() {
-        let to = compression.number();
+        let to = sb.default_compr.number();
         inode.change(|inode| inode.raw.compr_type.set(to));
         let why = format!("inode {ino}: no such compressor");
         actions.push(act("N3", why).sets("compr_type", u64::from(number), u64::from(to)));
@@ -211,10 +239,8 @@ fn check_inode(
         let why = format!("inode {ino}: the node has {held} bytes of inline data");
         actions.push(act("N3", why).sets("data_len", stated_len, held));
     }
-    let is_contradicted = (ino == ROOT_INO
-        || has_entries && !has_blocks && stated == Some(file_type::DIRECTORY))
-        && inode.kind() != file_type::DIRECTORY;
-    if !is_possible(inode) || is_contradicted {
+    let is_no_root = ino == ROOT_INO && inode.kind() != file_type::DIRECTORY;
+    if !is_possible(inode) || is_no_root {
         let guess = derived_type(ino, inode, stated, has_blocks, has_entries);
         let Some(kind) = guess else { return false };
         let from = inode.raw.mode.get();
@@ -224,8 +250,17 @@ fn check_inode(
             return false;
         }
         let why = format!("inode {ino}: its names and content show the file type");
-        let text = |mode: u32| format!("{mode:06o}");
-        actions.push(act("N3, N4", why).sets("mode", text(from), text(to)));
+        actions.push(act("N3, N4", why).sets("mode", octal(from), octal(to)));
+    }
+    // Without a key nothing but the flag speaks for encryption. Readers show the names of an encrypted
+    // directory encoded: one with names stays as it is.
+    let cannot_be = !sb.has(sb_flags::ENCRYPTION) && !has_context && !has_entries;
+    if inode.is_encrypted() && cannot_be {
+        let from = inode.raw.flags.get();
+        let to = from & !inode_flags::ENCRYPTED;
+        inode.change(|inode| inode.raw.flags.set(to));
+        let why = format!("inode {ino}: no encryption context, in a volume without encryption");
+        actions.push(act("N5", why).sets("flags", from, to));
     }
     let size = inode.raw.size.get();
     let most = if inode.is_xattr() { u64::from(held) } else { end };
@@ -235,6 +270,10 @@ fn check_inode(
         actions.push(act("N3, N4", why).sets("size", size, most));
     }
     true
+}
+
+fn octal(mode: u32) -> String {
+    format!("{mode:06o}")
 }
 
 /// Returns whether mode and inline data fit together.

@@ -29,6 +29,7 @@ pub(crate) struct Found {
 const DIRENT: u16 = 0xE001;
 const INODE: u16 = 0xE002;
 const XATTR: u16 = 0xE008;
+const SUMMARY: u16 = 0x2006;
 
 impl Image {
     /// `dir/deep`, `file` with an xattr, `kept`; written by the run time.
@@ -45,6 +46,17 @@ impl Image {
         let kept = fs.create(1, b"kept", &file(), NOW).unwrap();
         fs.write(kept, 0, &content(3, 20_000), NOW).unwrap();
         fs.sync().unwrap();
+        fs.unmount().unwrap();
+        Self(mtd.to_bytes())
+    }
+
+    /// The image after the run time mounted it and did something.
+    fn used(&self, work: impl FnOnce(&Jffs2Rw)) -> Self {
+        let count = (self.0.len() / BLOCK) as u32;
+        let geometry = Geometry::new(MediumKind::Nor, BLOCK as u32, count, 1, 1, 0).unwrap();
+        let mtd = Arc::new(MemoryMtd::with_bytes(geometry, self.0.clone()));
+        let (fs, _) = Jffs2Rw::mount(Arc::clone(&mtd) as _, &RwOptions::default()).unwrap();
+        work(&fs);
         fs.unmount().unwrap();
         Self(mtd.to_bytes())
     }
@@ -156,6 +168,14 @@ impl Image {
         self.tear(node, 41);
     }
 
+    /// Blanks all summaries.
+    fn without_summaries(&mut self) {
+        for node in self.nodes(SUMMARY, |_| true) {
+            let end = (node.at / BLOCK + 1) * BLOCK;
+            self.0[node.at..end].fill(0);
+        }
+    }
+
     pub(crate) fn tear(&mut self, node: Found, offset: usize) {
         assert!(offset < node.len && node.kind != 0);
         self.0[node.at + offset] ^= 0x10;
@@ -222,15 +242,11 @@ fn a_damaged_piece_becomes_a_hole() {
 fn a_hole_covers_older_content() {
     let before = Image::new();
     let ino = before.ino(b"file");
-    let geometry =
-        Geometry::new(MediumKind::Nor, BLOCK as u32, (before.0.len() / BLOCK) as u32, 1, 1, 0);
-    let mtd = Arc::new(MemoryMtd::with_bytes(geometry.unwrap(), before.0.clone()));
-    let (fs, _) = Jffs2Rw::mount(Arc::clone(&mtd) as _, &RwOptions::default()).unwrap();
-    fs.write(ino.into(), 0, &content(7, 4096), NOW).unwrap();
-    fs.sync().unwrap();
-    fs.create(1, b"later", &file(), NOW).unwrap();
-    fs.unmount().unwrap();
-    let mut image = Image(mtd.to_bytes());
+    let mut image = before.used(|fs| {
+        fs.write(ino.into(), 0, &content(7, 4096), NOW).unwrap();
+        fs.sync().unwrap();
+        fs.create(1, b"later", &file(), NOW).unwrap();
+    });
     let version = |image: &Image, node: &Found| image.word(node.at + 16);
     let newest = image.of_inode(ino).into_iter().max_by_key(|node| version(&image, node)).unwrap();
     image.tear(newest, 80);
@@ -283,6 +299,11 @@ fn an_inode_that_lost_its_name() {
     let damage = |image: &mut Image| {
         let node = image.entry(b"file");
         image.tear(node, 41);
+    };
+    // With a summary, the name is left there.
+    let damage = |image: &mut Image| {
+        image.without_summaries();
+        damage(image);
     };
     let (repair, after) = case(damage, Level::Safe, "name-lost");
     assert_eq!(losses(&repair), [""; 0]);
@@ -368,7 +389,7 @@ fn a_damaged_xattr() {
 fn a_damaged_summary() {
     let before = Image::new();
     let mut image = before.clone();
-    let summary = image.nodes(0x2006, |_| true).first().copied();
+    let summary = image.nodes(SUMMARY, |_| true).first().copied();
     let summary = summary.expect("the run time fills a block and ends it with a summary");
     image.tear(summary, 34);
     let (repair, after) = image.repaired();
@@ -377,11 +398,89 @@ fn a_damaged_summary() {
     assert_eq!(after.tree(), before.tree());
 }
 
+/// The root directory after all names of its first summarised block were blanked; `blanked` also changes
+/// what the summary lists.
+fn without_listed_names(blanked: impl Fn(&mut Image, &[Found])) -> (Image, Image) {
+    let before = Image::new();
+    let mut image = before.clone();
+    let summary = image.nodes(SUMMARY, |_| true)[0];
+    let block = summary.at / BLOCK * BLOCK..summary.at;
+    let names: Vec<Found> =
+        image.nodes(DIRENT, |_| true).into_iter().filter(|node| block.contains(&node.at)).collect();
+    assert!(!names.is_empty());
+    blanked(&mut image, &names);
+    (before, image)
+}
+
+/// Damage number 21,508 of the campaign blanked the entry of a directory, and nothing but it: the block's
+/// summary still listed it, so that the run time counted a name that it did not find. Summaries were
+/// compared with the nodes that are there only.
+#[test]
+fn names_that_only_a_summary_lists() {
+    let (before, image) = without_listed_names(|image, names| {
+        for node in names {
+            image.0[node.at..][..node.len].fill(0xFF);
+        }
+    });
+    let (repair, after) = image.repaired();
+    assert_eq!(repair.plan().level(), Some(Level::Safe), "{:#?}", lines(&repair));
+    assert_eq!(after.tree(), before.tree());
+}
+
+#[test]
+fn a_damaged_name_that_a_summary_lists_keeps_its_place() {
+    let (before, image) = without_listed_names(|image, names| {
+        for node in names {
+            image.tear(*node, 41);
+        }
+    });
+    let (repair, after) = image.repaired();
+    assert_eq!(repair.plan().level(), Some(Level::Safe), "{:#?}", lines(&repair));
+    assert_eq!(after.tree(), before.tree());
+}
+
+/// An older entry is still there, as on NAND, where nothing is marked as obsolete.
+#[test]
+fn a_deletion_that_only_a_summary_lists() {
+    let mut image = Image::new().used(|fs| {
+        fs.unlink(1, b"kept", NOW).unwrap();
+        let ino = fs.create(1, b"later", &file(), NOW).unwrap();
+        fs.write(ino, 0, &content(4, 40_000), NOW).unwrap();
+    });
+    let before = image.tree();
+    let is_kept = |node: &[u8]| node[40..].starts_with(b"kept");
+    let is_older = |node: &[u8]| is_kept(node) && node[20..24] != [0; 4];
+    assert_eq!(image.nodes(DIRENT, is_older).len(), 1);
+    let deletion = image.nodes(DIRENT, |node| is_kept(node) && node[20..24] == [0; 4])[0];
+    image.0[deletion.at..][..deletion.len].fill(0xFF);
+    let (repair, after) = image.repaired();
+    assert_eq!(losses(&repair), ["kept: the name"], "{:#?}", lines(&repair));
+    assert_eq!(after.tree(), before);
+}
+
+/// A reader cannot look at what has no name: its damage is repaired in a second round.
+#[test]
+fn damage_of_a_file_that_lost_its_name() {
+    let before = Image::new();
+    let (dir, deep) = (before.ino(b"dir"), before.ino(b"dir/deep"));
+    let damage = |image: &mut Image| {
+        image.without_summaries();
+        image.tear_entry(b"dir");
+        let node = *image.of_inode(deep).iter().find(|node| node.len > 100).unwrap();
+        image.tear(node, 80);
+    };
+    let (repair, after) = case(damage, Level::Drop, "name-lost");
+    let lost = format!("lost+found/INO_{dir}_0/deep: bytes 0 to 2999 of the content");
+    assert_eq!(losses(&repair), [lost]);
+    assert_eq!(after.ino(format!("lost+found/INO_{dir}_0/deep").as_bytes()), deep);
+}
+
 #[test]
 fn a_file_without_a_free_block_grows() {
     let before = Image::new();
     let used = before.0.iter().rposition(|byte| *byte != 0xFF).unwrap();
     let mut image = before.clone();
+    image.without_summaries();
     image.0.truncate((used + 1).next_multiple_of(4));
     let node = image.entry(b"file");
     image.tear(node, 41);

@@ -571,6 +571,39 @@ fn a_name_that_is_none() {
 }
 
 /// Inode and name say that it is a directory.
+/// The entries, or the content, and all names agree on another type: the inode was not repaired, or not
+/// at the level of what a reader showed of it.
+#[test]
+fn a_type_that_names_and_what_it_holds_contradict() {
+    let before = tree_of(&sample());
+    for (name, mode) in [(&b"dir"[..], 0o100_750_u32), (b"file", 0o040_644)] {
+        let (volume, losses, lines) = case(
+            |volume| volume.set(volume.inode(volume.ino(name)), 104, &mode.to_le_bytes()),
+            Level::Drop,
+            "X2",
+        );
+        let path = String::from_utf8_lossy(name);
+        assert!(
+            losses.contains(&format!("{path}: owner, permissions and times")),
+            "{losses:?}: {lines:#?}"
+        );
+        let paths = |tree: &Tree| tree.keys().cloned().collect::<Vec<_>>();
+        let after = tree_of(&volume);
+        assert_eq!(paths(&after), paths(&before), "{lines:#?}");
+        let key = format!("/{path}").into_bytes();
+        let kind = |tree: &Tree| tree[&key].split(' ').next().unwrap()[..2].to_owned();
+        assert_eq!(kind(&after), kind(&before), "{lines:#?}");
+    }
+}
+
+#[test]
+fn the_flag_of_an_encrypted_file() {
+    safe(
+        |volume| volume.set(volume.inode(volume.ino(b"file")), 108, &0x41_u32.to_le_bytes()),
+        "N5",
+    );
+}
+
 #[test]
 fn content_of_a_directory() {
     let (volume, losses, lines) = case(

@@ -14,14 +14,13 @@ use super::group::{Durable, Group, INODE_LEN, dent_len, inode_len};
 use super::load::Owner;
 use super::nodes::Unreadable;
 use super::wbuf::Head;
-use eraseblock_ubifs_format::constants::{MAX_INODE_DATA, XATTR_LIST_MAX, inode_flags};
+use eraseblock_ubifs_format::constants::{
+    ENCRYPTION_CONTEXT, MAX_INODE_DATA, XATTR_LIST_MAX, inode_flags,
+};
 use eraseblock_ubifs_format::key::VALUE_MASK;
 use eraseblock_ubifs_format::node::file_type;
 use eraseblock_ubifs_format::{Dent, EntryKind, Key};
 use eraseblock_vfs::{FsErrorKind, Ino, Timestamp, XattrMode, rules};
-
-/// The name of the attribute that holds an encryption context; never shown.
-const CONTEXT: &[u8] = b"c";
 
 /// Returns the contribution of an xattr to its host's `xattr_size`.
 fn weight(name: &[u8], value: usize) -> u32 {
@@ -74,7 +73,7 @@ impl Core {
         let mut buf = Vec::new();
         for branch in branches {
             let dent = self.store.nodes.leaf(&branch, &mut buf)?.dent()?;
-            if dent.name != CONTEXT {
+            if dent.name != ENCRYPTION_CONTEXT {
                 names.push(dent.name.to_vec());
             }
         }

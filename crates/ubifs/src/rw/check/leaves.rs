@@ -6,7 +6,7 @@ use crate::rw::core::Core;
 use crate::rw::place::Place;
 use crate::rw::tnc::Zbranch;
 use eraseblock_codec::Decompressor;
-use eraseblock_ubifs_format::constants::{BLOCK_SIZE, ROOT_INO, sb_flags};
+use eraseblock_ubifs_format::constants::{BLOCK_SIZE, ENCRYPTION_CONTEXT, ROOT_INO, sb_flags};
 use eraseblock_ubifs_format::decode::Node;
 use eraseblock_ubifs_format::node::file_type;
 use eraseblock_ubifs_format::{Data, Dent, EntryKind, FormatError, Inode, KeyKind};
@@ -240,7 +240,7 @@ impl Core {
         if key.kind() == Some(KeyKind::Xent) {
             owner.xattrs += 1;
             owner.xattr_names += name.len() as u32;
-            owner.has_context |= name == b"c";
+            owner.has_context |= name == ENCRYPTION_CONTEXT;
             let value = reader.seen.entry(ino).or_default();
             value.hosts += 1;
             value.host = key.ino();
