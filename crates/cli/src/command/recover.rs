@@ -201,7 +201,7 @@ fn recover(
     let path = dest.join(&name);
     let out = File::create_new(&path).context(path.display())?;
     let (sum, error) = write(&content, &out).context(path.display())?;
-    line.runs = content.runs().iter().map(|run| RunReport::of(past, run)).collect();
+    line.runs = content.runs().map(|run| RunReport::of(past, &run)).collect();
     line.file = Some(name);
     summary.files += 1;
     summary.bytes += content.size();

@@ -4,7 +4,7 @@ use crate::sample::Sample;
 use std::fs;
 
 /// A bare UBIFS with three commits: two files, then one of them changed, then the other one removed.
-fn used() -> Sample {
+pub(crate) fn used() -> Sample {
     let sample = Sample::new();
     fs::create_dir(sample.path("tree")).unwrap();
     fs::write(sample.path("tree/kept"), "first\n").unwrap();
@@ -75,18 +75,4 @@ fn a_deleted_file_comes_back_with_the_places_of_its_bytes() {
     assert_eq!(&image[at + 48..at + 55], b"secret\n");
     let run = sample.run(&["recover", "used", "found"]);
     assert!(run.code != 0 && run.err.contains("is not empty"), "{}", run.err);
-}
-
-#[test]
-fn timelines_have_all_versions() {
-    let sample = used();
-    let body = sample.ok(&["timeline", "used"]).out;
-    assert!(body.lines().all(|line| line.split('|').count() == 11), "{body}");
-    assert!(body.contains("|/gone (deleted)|0:"), "{body}");
-    assert!(body.lines().any(|line| line.contains("|/kept|0:")), "{body}");
-    let csv = sample.ok(&["timeline", "used", "--as", "csv"]).out;
-    assert!(csv.starts_with("time,what,class,inode,sqnum,size,path\n"), "{csv}");
-    let json = sample.ok(&["timeline", "used", "--as", "jsonl"]).out;
-    let count = |text: &str, words: &str| text.lines().filter(|it| it.contains(words)).count();
-    assert_eq!(count(&json, "\"class\":\"live\""), 2, "{json}");
 }
