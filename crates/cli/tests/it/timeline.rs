@@ -28,7 +28,7 @@ fn dfxml(sample: &Sample, image: &str, xml: &str, order: &str) -> Value {
 
 /// An image with several commits and all that a timeline writes differently: a link, a further name, a pipe,
 /// a hole, names that end fields or elements.
-fn odd(compressor: &str) -> Sample {
+pub(crate) fn odd(compressor: &str) -> Sample {
     let sample = Sample::new();
     let lines = [
         "mkdir tree && cd tree",
@@ -47,6 +47,18 @@ fn odd(compressor: &str) -> Sample {
     let steps = ["-c", "put other long", "-c", "sync", "-c", "rm gone", "-c", "sync"];
     sample.ok(&[&["edit", "odd"][..], &steps].concat());
     sample
+}
+
+/// The same image by itself, in a part of a file, and in a UBI: targets, and their files.
+pub(crate) fn everywhere(sample: &Sample) -> [(&'static str, &'static str); 3] {
+    let mut shifted = vec![0x5A; 12_345];
+    shifted.extend(fs::read(sample.path("odd")).unwrap());
+    fs::write(sample.path("shifted"), &shifted).unwrap();
+    let layout = "[flash]\npeb = \"16KiB\"\npage = 512\nsubpage = 256\nblocks = 100\n[[volume]]\n\
+         name = \"it\"\nsize = \"1MiB\"\ncontent = { file = \"odd\" }\n";
+    fs::write(sample.path("layout.toml"), layout).unwrap();
+    sample.ok(&["build", "layout.toml", "-q", "-o", "ubi"]);
+    [("odd", "odd"), ("shifted@12345", "shifted"), ("ubi:it", "ubi")]
 }
 
 #[test]
@@ -151,15 +163,7 @@ fn dfxml_leads_to_each_byte() {
         judge(&sample, "mke2fs", &disk);
         judge(&sample, "debugfs", &["-w", "-R", "rm gone", "theirs"]);
         judge(&sample, "fiwalk", &["-X", "order.xml", "theirs"]);
-        // The same in a part of a file, and in a UBI.
-        let mut shifted = vec![0x5A; 12_345];
-        shifted.extend(fs::read(sample.path("odd")).unwrap());
-        fs::write(sample.path("shifted"), &shifted).unwrap();
-        let layout = "[flash]\npeb = \"16KiB\"\npage = 512\nsubpage = 256\nblocks = 100\n[[volume]]\n\
-             name = \"it\"\nsize = \"1MiB\"\ncontent = { file = \"odd\" }\n";
-        fs::write(sample.path("layout.toml"), layout).unwrap();
-        sample.ok(&["build", "layout.toml", "-q", "-o", "ubi"]);
-        for (target, image) in [("odd", "odd"), ("shifted@12345", "shifted"), ("ubi:it", "ubi")] {
+        for (target, image) in everywhere(&sample) {
             let wanted = ["timeline", target, "--as", "dfxml", "--hash", "md5,sha256"];
             fs::write(sample.path("xml"), sample.ok(&wanted).out).unwrap();
             judge(&sample, "xmllint", &["--noout", "xml"]);

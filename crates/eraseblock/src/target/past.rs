@@ -30,6 +30,11 @@ impl Past {
         self.in_file(Leb::new(0), 0)
     }
 
+    /// Returns whether places in the file are known.
+    pub fn has_offsets(&self) -> bool {
+        self.starts.iter().any(Option::is_some)
+    }
+
     /// Returns where in the file a place in a LEB is; `None` if no bytes of the file are those of the LEB, as
     /// in raw dumps and simulated chips.
     pub fn in_file(&self, leb: Leb, offset: u32) -> Option<u64> {
