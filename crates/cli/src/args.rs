@@ -7,6 +7,7 @@ pub(crate) mod source;
 pub(crate) mod ubifs;
 pub(crate) mod yaffs2;
 
+use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use eraseblock::Kind;
 use eraseblock::raw::base::size::parse_size;
@@ -73,6 +74,15 @@ impl PastArgs {
         let mut wanted = target.wanted();
         wanted.shape.as_of = self.as_of;
         wanted
+    }
+
+    /// Fails if changes of a past state are asked for.
+    pub(crate) fn refuse_changes(&self, rw: bool) -> Result<(), Failure> {
+        match self.as_of {
+            Some(_) if rw => Err(Failure::usage("--as-of: a state of the past cannot be changed")
+                .hint("without --rw it is read")),
+            _ => Ok(()),
+        }
     }
 }
 

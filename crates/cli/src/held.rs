@@ -4,7 +4,6 @@
 //! # Invariants
 //! 1. A writer holds an exclusive lock; readers share one.
 
-use crate::args::TargetArgs;
 use crate::failure::Failure;
 use crate::session::Session;
 use eraseblock::raw::base::VolumeId;
@@ -72,14 +71,13 @@ impl Held {
     }
 }
 
-/// Locks and opens the target's volume, and others on the same flash.
+/// Locks and opens the target's volume, and others on the same flash. A state of the past is only read.
 pub(crate) fn open(
-    args: &TargetArgs,
+    args: &Wanted,
     others: &[Vec<u8>],
     mode: Option<Mode>,
     session: &mut Session,
 ) -> Result<Held, Failure> {
-    let args = &args.wanted();
     let Place { path, at, volume } = Place::parse(&args.target)?;
     if !others.is_empty() && volume.is_none() {
         return Err(Failure::usage("several volumes of one target must all be named")

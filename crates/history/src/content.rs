@@ -3,12 +3,15 @@
 use crate::versions::{Seen, Version};
 use eraseblock_base::Leb;
 use eraseblock_mtd::LebDevice;
-use eraseblock_ubifs::{Live, OpenOptions, Ubifs, UbifsError};
+use eraseblock_ubifs::{Live, OpenOptions, Stored, Ubifs, UbifsError};
 use eraseblock_ubifs_format::constants::BLOCK_SIZE;
 use eraseblock_ubifs_format::{Key, KeyKind};
 use eraseblock_vfs::{FileSystem, FsError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Bytes of a block.
+const BLOCK: u64 = BLOCK_SIZE as u64;
 
 /// A part of a file that one node holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +26,9 @@ pub struct Run {
     pub node: u32,
     /// Bytes of the node.
     pub node_len: u32,
+    /// How the node stores them, or `None` if it cannot be read. If it holds fewer bytes than the part, zeros
+    /// follow them.
+    pub stored: Option<Stored>,
 }
 
 /// A version whose content can be read.
@@ -31,7 +37,7 @@ pub struct Content {
     fs: Ubifs,
     ino: u32,
     size: u64,
-    runs: Vec<Run>,
+    blocks: Vec<Live>,
 }
 
 /// Opens versions. Those of one state are opened fastest one after another.
@@ -66,7 +72,7 @@ impl Contents {
         leaves.retain(|key, _| !version.is_missing(*key));
         let leaves: Vec<Live> = leaves.into_values().collect();
         let fs = Ubifs::open_leaves(Arc::clone(&self.device), &leaves)?;
-        Ok(Content::new(fs, version, &leaves))
+        Ok(Content::new(fs, version, leaves))
     }
 
     fn state(&mut self, commit: Option<u64>) -> Result<&Ubifs, UbifsError> {
@@ -84,21 +90,13 @@ impl Contents {
 }
 
 impl Content {
-    fn new(fs: Ubifs, version: &Version, leaves: &[Live]) -> Self {
-        let blocks = leaves.iter().filter(|leaf| leaf.key.kind() == Some(KeyKind::Data));
-        let block = u64::from(BLOCK_SIZE);
-        let behind = blocks.clone().map(|leaf| (u64::from(leaf.key.value()) + 1) * block).max();
+    fn new(fs: Ubifs, version: &Version, mut leaves: Vec<Live>) -> Self {
+        leaves.retain(|leaf| leaf.key.kind() == Some(KeyKind::Data));
+        let ends = leaves.iter().map(|leaf| (u64::from(leaf.key.value()) + 1) * BLOCK);
         let known = version.attributes.map(|attributes| attributes.size);
         // Without an inode, the last block may be shorter than it looks.
-        let size = known.or(behind).unwrap_or(0);
-        let runs = blocks.filter_map(|leaf| {
-            let offset = u64::from(leaf.key.value()) * block;
-            let len = size.checked_sub(offset)?.min(block);
-            let Live { leb, offset: node, len: node_len, .. } = *leaf;
-            (len > 0).then_some(Run { offset, len, leb, node, node_len })
-        });
-        let runs = runs.collect();
-        Self { fs, ino: version.ino, size, runs }
+        let size = known.or(ends.max()).unwrap_or(0);
+        Self { fs, ino: version.ino, size, blocks: leaves }
     }
 
     /// Returns the length in bytes.
@@ -106,10 +104,17 @@ impl Content {
         self.size
     }
 
-    /// Returns where each part is, in the order of the file. What is in none of them is a hole or missing,
+    /// Reads where each part is, in the order of the file. What is in none of them is a hole or missing,
     /// and read as zeros.
-    pub fn runs(&self) -> &[Run] {
-        &self.runs
+    pub fn runs(&self) -> impl Iterator<Item = Run> {
+        self.blocks.iter().filter_map(|leaf| {
+            let offset = u64::from(leaf.key.value()) * BLOCK;
+            let len = self.size.checked_sub(offset)?.min(BLOCK);
+            let Live { leb, offset: node, len: node_len, .. } = *leaf;
+            let run =
+                || Run { offset, len, leb, node, node_len, stored: self.fs.stored(leaf).ok() };
+            (len > 0).then(run)
+        })
     }
 
     /// Fills `buf` from `offset` on, which must not lead past the end.

@@ -38,7 +38,7 @@ mod tnc;
 mod volume;
 
 pub use error::UbifsError;
-pub use live::Live;
+pub use live::{Live, Stored};
 pub use mount::{MountInfo, OpenOptions, Ubifs};
 pub use names::shown_name;
 pub use past::Commit;

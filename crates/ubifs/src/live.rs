@@ -1,12 +1,13 @@
 //! Which nodes the file system consists of: the leaves as a mount would see them, and the committed
 //! index nodes.
 
+use crate::error::UbifsError;
 use crate::mount::Ubifs;
 use crate::recovery;
 use eraseblock_base::Leb;
 use eraseblock_mtd::MtdError;
 use eraseblock_ubifs_format::decode::Node;
-use eraseblock_ubifs_format::{Branch, Key};
+use eraseblock_ubifs_format::{Branch, Compression, Key};
 use std::ops::ControlFlow;
 
 /// A node that belongs to the file system.
@@ -22,6 +23,21 @@ pub struct Live {
     pub len: u32,
     /// The index node that refers to it, or `None` for the root and for what is in the journal.
     pub parent: Option<(Leb, u32)>,
+}
+
+/// How a data node stores a block of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stored {
+    /// Sequence number of the node.
+    pub sqnum: u64,
+    /// How its bytes are compressed.
+    pub compression: Compression,
+    /// Where these bytes begin in the LEB.
+    pub offset: u32,
+    /// How many they are.
+    pub len: u32,
+    /// How many bytes they decompress to; the rest of the block is zeros.
+    pub size: u32,
 }
 
 impl Live {
@@ -55,6 +71,28 @@ impl Ubifs {
             ControlFlow::Continue(())
         });
         leaves
+    }
+
+    /// Returns how a data node stores its block.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it cannot be read, or if no valid data node with this key is there.
+    pub fn stored(&self, leaf: &Live) -> Result<Stored, UbifsError> {
+        let Live { key, leb, offset, len, .. } = *leaf;
+        let volume = &self.tnc.volume;
+        let mut bytes = vec![0; len.min(volume.leb_size()) as usize];
+        volume.read(leb, offset, &mut bytes)?;
+        let node = volume.leaf(&Branch { key, leb, offset, len }, &bytes)?;
+        let data = node.data()?;
+        let stored = data.payload.len() as u32;
+        Ok(Stored {
+            sqnum: node.header.sqnum,
+            compression: data.compression,
+            offset: offset + node.header.len - stored,
+            len: stored,
+            size: data.size,
+        })
     }
 
     /// Calls `sink` for each valid node of the main area with its LEB and offset, live or not, and

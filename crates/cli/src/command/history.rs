@@ -1,5 +1,7 @@
 //! `eraseblock history`: commits of the past, versions of files, deleted names.
 
+pub(super) mod contents;
+
 use crate::args::{TargetArgs, path_bytes};
 use crate::failure::Failure;
 use crate::session::Session;

@@ -6,7 +6,7 @@ mod record;
 pub(crate) mod status;
 
 use crate::alarm::{self, Alarm};
-use crate::args::{TargetArgs, size64};
+use crate::args::{PastArgs, TargetArgs, size64};
 use crate::failure::Failure;
 use crate::held::{self, Held, Volume};
 use crate::session::{Session, say};
@@ -33,6 +33,8 @@ const REPORTED_MOST: u32 = 100;
 pub(crate) struct MountArgs {
     #[command(flatten)]
     target: TargetArgs,
+    #[command(flatten)]
+    past: PastArgs,
     /// An existing directory
     #[arg(required_unless_present = "stats")]
     dir: Option<PathBuf>,
@@ -40,7 +42,7 @@ pub(crate) struct MountArgs {
     #[arg(long)]
     rw: bool,
     /// Mount another volume of the target as well; may be given several times
-    #[arg(long, value_name = "VOLUME=DIR")]
+    #[arg(long, value_name = "VOLUME=DIR", conflicts_with = "as_of")]
     also: Vec<Also>,
     /// Mount options, separated by commas: allow_other, default_permissions, noacl, dev, suid,
     /// noexec, sync, ro, rw, no_bulk_read, threads=N, compressor=lzo|zlib|zstd|none, cache=SIZE
@@ -65,7 +67,7 @@ pub(crate) struct MountArgs {
     #[arg(long, value_name = "INSIDE:OUTSIDE[:COUNT]")]
     gid: Vec<IdRange>,
     /// Show wear, write amplification and virtual time of a mount in use: `mount --stats DIR`
-    #[arg(long, conflicts_with_all = ["dir", "rw", "also", "options", "size", "fastmap", "record", "foreground"])]
+    #[arg(long, conflicts_with_all = ["dir", "as_of", "rw", "also", "options", "size", "fastmap", "record", "foreground"])]
     stats: bool,
     /// This is the background process of the mount.
     #[arg(long, hide = true)]
@@ -99,6 +101,7 @@ pub(crate) fn run(args: &MountArgs, session: &mut Session) -> Result<(), Failure
     };
     let access = if args.rw { Access::Write } else { Access::Read };
     let asked = options::parse(&args.options, access)?;
+    args.past.refuse_changes(asked.rw)?;
     if !args.foreground && !args.daemon {
         return daemon::start();
     }
@@ -107,7 +110,8 @@ pub(crate) fn run(args: &MountArgs, session: &mut Session) -> Result<(), Failure
     }
     let mode = Mode { size: args.size, fastmap: args.fastmap, ..asked.mode };
     let others: Vec<Vec<u8>> = args.also.iter().map(|also| also.volume.clone()).collect();
-    let mut held = held::open(&args.target, &others, asked.rw.then_some(mode), session)?;
+    let wanted = args.past.of(&args.target);
+    let mut held = held::open(&wanted, &others, asked.rw.then_some(mode), session)?;
     let recording = args.record.as_deref().map(|path| Recording::start(path, &mut held));
     let recording = recording.transpose()?;
     let alarm = Alarm::new(&held.volumes);

@@ -3,8 +3,12 @@
 //! # Invariants
 //! 1. Files are named by inode and sequence number: no version replaces another one.
 //! 2. What cannot be read is a hole, and the list says so.
+//! 3. The source is the same before and after, or the recovery fails.
+
+mod report;
 
 use super::history;
+use super::history::contents::{self, Algorithm, Digests, Hasher, Kind};
 use crate::args::TargetArgs;
 use crate::failure::{Context, Failure};
 use crate::session::Session;
@@ -13,18 +17,13 @@ use eraseblock::raw::history::content::{Content, Contents, Run};
 use eraseblock::raw::history::{Class, Seen, Version};
 use eraseblock::target::past::Past;
 use eraseblock::text;
+use report::Before;
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Bytes read at a time.
-const CHUNK: u64 = 1 << 20;
-/// The type in a POSIX mode.
-const TYPE: u32 = 0o170_000;
 
 /// Arguments of `recover`.
 #[derive(Debug, clap::Args)]
@@ -78,24 +77,29 @@ impl ClassArg {
 struct Line {
     file: Option<String>,
     link: Option<String>,
-    sha256: Option<String>,
+    #[serde(flatten)]
+    digests: Digests,
     error: Option<String>,
     runs: Vec<RunReport>,
     #[serde(flatten)]
     version: VersionReport,
 }
 
+/// A part of a file: `len` bytes at `img_offset` become `size` bytes at `offset` of the file.
 #[derive(Serialize)]
 struct RunReport {
     offset: u64,
-    len: u64,
+    img_offset: Option<u64>,
+    len: Option<u32>,
+    size: Option<u32>,
+    codec: Option<&'static str>,
+    sqnum: Option<u64>,
     leb: u32,
     node: u32,
     node_len: u32,
-    img_offset: Option<u64>,
 }
 
-#[derive(Serialize, Default)]
+#[derive(Clone, Copy, Serialize, Default, Debug)]
 struct Summary {
     versions: u64,
     files: u64,
@@ -105,7 +109,9 @@ struct Summary {
 
 /// Writes the files.
 pub(crate) fn run(args: &RecoverArgs, session: &mut Session) -> Result<(), Failure> {
+    let before = Before::read(&args.target, session)?;
     let past = history::read(&args.target, session)?;
+    let before = before.or_volume(&past);
     let dest = &args.dest;
     if dest.exists() && fs::read_dir(dest).context(dest.display())?.next().is_some() {
         return Err(Failure::new(format!("{}: the folder is not empty", dest.display())));
@@ -113,18 +119,30 @@ pub(crate) fn run(args: &RecoverArgs, session: &mut Session) -> Result<(), Failu
     fs::create_dir_all(dest).context(dest.display())?;
     let list = dest.join("manifest.jsonl");
     let mut lines = BufWriter::new(File::create_new(&list).context(list.display())?);
+    let mut hasher = Hasher::new(&[Algorithm::Sha256]);
     let mut summary = Summary::default();
     let chosen = chosen(args, &past);
     let mut contents = Contents::new(Arc::clone(&past.device));
     let bar = session.progress(chosen.len() as u64, "recover");
-    for version in chosen {
+    for index in contents::by_state(&chosen) {
+        let Some(version) = chosen.get(index) else { continue };
         let line = recover(&past, &mut contents, version, dest, &mut summary)?;
-        serde_json::to_writer(&mut lines, &line).map_err(std::io::Error::from)?;
-        lines.write_all(b"\n")?;
+        let mut line = serde_json::to_vec(&line).map_err(io::Error::from)?;
+        line.push(b'\n');
+        hasher.update(&line);
+        lines.write_all(&line).context(list.display())?;
         bar.inc(1);
     }
     bar.finish_and_clear();
     lines.flush().context(list.display())?;
+    let list_digest = hasher.finish().sha256.unwrap_or_default();
+    let report = before.report(&past, summary, list_digest, session)?;
+    let path = dest.join("report.json");
+    let mut text = serde_json::to_vec_pretty(&report).map_err(io::Error::from)?;
+    text.push(b'\n');
+    let mut file = File::create_new(&path).context(path.display())?;
+    file.write_all(&text).context(path.display())?;
+    report.check()?;
     if session.options.json {
         return session.json(&summary);
     }
@@ -176,21 +194,21 @@ fn recover(
     let mut line = Line {
         file: None,
         link: None,
-        sha256: None,
+        digests: Digests::default(),
         error: None,
         runs: Vec::new(),
         version: VersionReport::of(version),
     };
-    let kind = version.attributes.map_or(0o100_000, |known| known.mode & TYPE);
+    let kind = Kind::of(version);
     if version.attributes.is_some_and(|known| known.is_encrypted) {
         line.error = Some("the content is encrypted, and there is no key".to_owned());
         return Ok(line);
     }
-    if kind != 0o100_000 && kind != 0o120_000 {
+    if kind == Kind::Other {
         return Ok(line);
     }
     let content = contents.open(version)?;
-    if kind == 0o120_000 {
+    if kind == Kind::Link {
         match content.link() {
             Ok(link) => line.link = Some(text::name(&link)),
             Err(error) => line.error = Some(error.to_string()),
@@ -200,47 +218,49 @@ fn recover(
     let name = format!("{}-{}", version.ino, version.newest);
     let path = dest.join(&name);
     let out = File::create_new(&path).context(path.display())?;
-    let (sum, error) = write(&content, &out).context(path.display())?;
-    line.runs = content.runs().iter().map(|run| RunReport::of(past, run)).collect();
+    let (digests, error) = write(&content, &out).context(path.display())?;
+    line.runs = content.runs().map(|run| RunReport::of(past, &run)).collect();
     line.file = Some(name);
     summary.files += 1;
     summary.bytes += content.size();
     summary.damaged += u64::from(error.is_some());
-    line.sha256 = error.is_none().then(|| text::hex(&sum));
+    line.digests = digests;
     line.error = error;
     Ok(line)
 }
 
-/// Writes the content; what cannot be read stays a hole. Returns its SHA-256, and the first error.
-fn write(content: &Content, out: &File) -> std::io::Result<([u8; 32], Option<String>)> {
+/// Writes the content; what cannot be read stays a hole. Returns the digests of what was written, and the
+/// first error.
+fn write(content: &Content, out: &File) -> io::Result<(Digests, Option<String>)> {
     out.set_len(content.size())?;
-    let (mut sum, mut trouble) = (Sha256::new(), None);
-    let mut buffer = vec![0; usize::try_from(CHUNK.min(content.size())).unwrap_or(0)];
-    let mut at = 0;
-    while at < content.size() {
-        let len = usize::try_from(CHUNK.min(content.size() - at)).unwrap_or(0);
-        let buffer = &mut buffer[..len];
-        match content.read(at, buffer) {
-            Ok(()) => out.write_all_at(buffer, at)?,
-            Err(error) => {
+    let mut hasher = Hasher::new(&[Algorithm::Md5, Algorithm::Sha256]);
+    let mut trouble = None;
+    contents::pieces(content, &mut |at, bytes, error| {
+        hasher.update(bytes);
+        match error {
+            None => out.write_all_at(bytes, at)?,
+            Some(error) => {
                 trouble.get_or_insert_with(|| error.to_string());
             }
         }
-        sum.update(&*buffer);
-        at += len as u64;
-    }
-    Ok((sum.finalize().into(), trouble))
+        Ok(())
+    })?;
+    Ok((hasher.finish(), trouble))
 }
 
 impl RunReport {
     fn of(past: &Past, run: &Run) -> Self {
+        let stored = run.stored;
         Self {
             offset: run.offset,
-            len: run.len,
+            img_offset: stored.and_then(|stored| past.in_file(run.leb, stored.offset)),
+            len: stored.map(|stored| stored.len),
+            size: stored.map(|stored| stored.size),
+            codec: stored.map(|stored| stored.compression.name()),
+            sqnum: stored.map(|stored| stored.sqnum),
             leb: run.leb.get(),
             node: run.node,
             node_len: run.node_len,
-            img_offset: past.in_file(run.leb, run.node),
         }
     }
 }

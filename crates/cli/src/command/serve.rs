@@ -1,7 +1,7 @@
 //! `eraseblock serve`: a file system of an image over a network protocol.
 
 use crate::alarm::Alarm;
-use crate::args::{TargetArgs, size64};
+use crate::args::{PastArgs, TargetArgs, size64};
 use crate::command::mount::options;
 use crate::failure::{Context, Failure};
 use crate::held::{self, Held};
@@ -9,6 +9,7 @@ use crate::session::Session;
 use clap::Subcommand;
 use eraseblock::raw::base::VolumeId;
 use eraseblock::raw::nfs::{Server, ServerOptions};
+use eraseblock::target::AsOf;
 use eraseblock::target::writable::Mode;
 use sha2::{Digest, Sha256};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -33,6 +34,8 @@ enum Protocol {
 struct NfsArgs {
     #[command(flatten)]
     target: TargetArgs,
+    #[command(flatten)]
+    past: PastArgs,
     /// Allow changes; without it nothing is ever written to the image
     #[arg(long)]
     rw: bool,
@@ -56,10 +59,12 @@ pub(crate) fn run(args: &ServeArgs, session: &mut Session) -> Result<(), Failure
     let usual = options::mode(&args.options)?;
     let mode = Mode { size: args.size, fastmap: args.fastmap, ..usual };
     let mode = args.rw.then_some(mode);
-    let held = held::open(&args.target, &[], mode, session)?;
+    args.past.refuse_changes(args.rw)?;
+    let wanted = args.past.of(&args.target);
+    let held = held::open(&wanted, &[], mode, session)?;
     let [volume] = held.volumes.as_slice() else { return Err(Failure::new("nothing to serve")) };
     let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-    let generation = generation(&held, volume.id);
+    let generation = generation(&held, volume.id, args.past.as_of);
     let options = ServerOptions { address: args.listen, generation, owner };
     let mut server = Server::new(volume.served.clone(), &options).context("cannot serve")?;
     if let Some(below) = held.below.clone() {
@@ -83,9 +88,9 @@ pub(crate) fn run(args: &ServeArgs, session: &mut Session) -> Result<(), Failure
     volume.close()
 }
 
-/// A number that stays the same for the same volume of the same part of a file, however the target is spelled,
-/// so that handles do.
-fn generation(held: &Held, volume: Option<VolumeId>) -> u64 {
+/// A number that stays the same for the same state of the same volume of the same part of a file, however the
+/// target is spelled, so that handles do.
+fn generation(held: &Held, volume: Option<VolumeId>, as_of: Option<AsOf>) -> u64 {
     let mut hash = Sha256::new();
     hash.update(held.path.as_os_str().as_bytes());
     hash.update([0]);
@@ -93,6 +98,12 @@ fn generation(held: &Held, volume: Option<VolumeId>) -> u64 {
     // Two images of one file are not to be taken for each other.
     if let Some(at) = held.at {
         hash.update(at.offset.to_le_bytes());
+    }
+    // What a handle names may be another file in another state.
+    match as_of {
+        None => {}
+        Some(AsOf::Commit(number)) => hash.update([b"commit", &number.to_le_bytes()[..]].concat()),
+        Some(AsOf::Sqnum(number)) => hash.update([b"sqnum", &number.to_le_bytes()[..]].concat()),
     }
     let digest = hash.finalize();
     digest.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))

@@ -263,6 +263,10 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         "timeline",
         &[
             ("eraseblock timeline board.ubi:rootfs | mactime -b -", "For the Sleuth Kit"),
+            (
+                "eraseblock timeline board.ubi:rootfs --as dfxml --hash md5,sha256",
+                "As XML, with the place of each byte",
+            ),
             ("eraseblock timeline board.ubi:rootfs --as csv", "As a table"),
         ],
     ),

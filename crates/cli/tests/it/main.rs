@@ -47,6 +47,7 @@ mod scan;
 mod scripts;
 mod serve;
 mod structures;
+mod timeline;
 mod ubi_image;
 mod yaffs;
 mod yaffs_change;

@@ -1,5 +1,6 @@
 //! Mounts of images. Where there is no FUSE, each test says on standard error that it is left out.
 
+use crate::history::used;
 use crate::sample::{Run, Sample};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -270,4 +271,41 @@ fn a_helper_that_cannot_be_started_is_no_fuse() {
         ),
         "fusermount3 cannot be started",
     );
+}
+
+#[test]
+fn a_past_state_is_mounted_next_to_the_present_one() {
+    let sample = used();
+    let before = fs::read(sample.path("used")).unwrap();
+    for dir in ["past", "now"] {
+        fs::create_dir(sample.path(dir)).unwrap();
+    }
+    let refused: [(&[&str], i32, &str); 5] = [
+        (&["--as-of", "commit:0", "--rw"], 2, "a state of the past cannot be changed"),
+        (&["--as-of", "commit:0", "-o", "rw"], 2, "a state of the past cannot be changed"),
+        (&["--as-of", "commit:0", "--also", "x=now"], 2, "cannot be used with"),
+        (&["--as-of", "commit:99"], 3, "no master node of commit 99"),
+        (&["--as-of", "sqnum:1"], 3, "no commit is left that ended before 1"),
+    ];
+    for (options, code, words) in refused {
+        let run = sample.run(&[&["mount", "used", "past"][..], options].concat());
+        assert_eq!(run.code, code, "{options:?}: {}", run.err);
+        assert!(run.err.contains(words), "{options:?}: {}", run.err);
+    }
+    let run = sample.run(&["mount", "used", "past", "--as-of", "commit:0"]);
+    if !mounted("a past state", &run) {
+        return;
+    }
+    sample.ok(&["mount", "used", "now"]);
+    let read = |name: &str| fs::read_to_string(sample.path(name));
+    assert_eq!((read("past/kept").unwrap(), read("past/gone").unwrap()), {
+        ("first\n".to_owned(), "secret\n".to_owned())
+    });
+    assert_eq!(read("now/kept").unwrap(), "second\n");
+    assert_eq!(read("now/gone").unwrap_err().kind(), std::io::ErrorKind::NotFound);
+    let error = fs::write(sample.path("past/kept"), "x").unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    sample.ok(&["umount", "past"]);
+    sample.ok(&["umount", "now"]);
+    assert_eq!(fs::read(sample.path("used")).unwrap(), before);
 }

@@ -2,11 +2,13 @@
 
 use crate::client::{Client, in_dir, names, visited};
 use crate::damage;
+use crate::history::used;
 use crate::mount_rw::with_volumes;
 use crate::sample::Sample;
 use crate::yaffs::unpack;
 use nfs3_client::nfs3_types::nfs3::*;
 use nfs3_client::nfs3_types::xdr_codec::Opaque;
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStderr, Command, Stdio};
 
@@ -251,4 +253,39 @@ fn lost_content_is_an_error_to_clients() {
             }
         });
     }
+}
+
+#[test]
+fn a_past_state_is_served_and_its_handles_are_its_own() {
+    let sample = used();
+    let before = fs::read(sample.path("used")).unwrap();
+    let mut kept = Vec::new();
+    for (options, content) in [
+        (&["--as-of", "commit:0"][..], &b"first\n"[..]),
+        (&["--as-of", "commit:1"], b"second\n"),
+        (&[], b"second\n"),
+    ] {
+        served(&sample, "used", options, async |mut client| {
+            let (root, file) = handles(&mut client, "kept").await;
+            let listed = names(&mut client, &root, 0).await;
+            let has_gone = listed.iter().any(|(name, _)| name == "gone");
+            assert_eq!(has_gone, !options.is_empty(), "{options:?}: {listed:?}");
+            let args = READ3args { file: file.clone(), offset: 0, count: 100 };
+            let READ3res::Ok(ok) = client.read(&args).await.unwrap() else { panic!("{options:?}") };
+            assert_eq!(ok.data.as_ref(), content, "{options:?}");
+            for other in &kept {
+                let args = READ3args { file: nfs_fh3::clone(other), offset: 0, count: 100 };
+                let stale = client.read(&args).await.unwrap();
+                assert!(
+                    matches!(stale, READ3res::Err((nfsstat3::NFS3ERR_BADHANDLE, _))),
+                    "{stale:?}"
+                );
+            }
+            kept.push(file);
+        });
+    }
+    let refused = sample.run(&["serve", "nfs", "used", "--rw", "--as-of", "commit:0"]);
+    assert_eq!(refused.code, 2);
+    assert!(refused.err.contains("a state of the past cannot be changed"), "{}", refused.err);
+    assert_eq!(fs::read(sample.path("used")).unwrap(), before);
 }

@@ -51,7 +51,7 @@ fn open_volume(path: &Path) -> Result<Image, Error> {
     if let Some((reader, _)) = formats::reader_at(bytes.as_ref(), 0).context(path.display())? {
         return image::open_read(path, &Located::new(reader, bytes)?, file_size).map(Image::Read);
     }
-    Ok(Image::Ubifs(BareUbifs { path: path.to_owned(), file_size, device }))
+    Ok(Image::Ubifs(BareUbifs { path: path.to_owned(), file_size, start: 0, device }))
 }
 
 /// Such an error names its path, and may know the next step.

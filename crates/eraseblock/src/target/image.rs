@@ -52,6 +52,8 @@ pub struct UbiImage {
     pub ubi: Ubi,
     /// The raw dump that it is in, if there are out-of-band bytes between its pages.
     pub dump: Option<RawDump>,
+    /// Whether offsets in the flash are offsets in the file, as they are not in the file of a simulated chip.
+    pub is_plain: bool,
     /// The whole file, unless it is a device.
     pub(super) file: Option<Arc<dyn ReadAt>>,
 }
@@ -63,6 +65,8 @@ pub struct BareUbifs {
     pub path: PathBuf,
     /// Its length in bytes.
     pub file_size: u64,
+    /// Where the first LEB begins.
+    pub start: u64,
     /// The file as LEBs.
     pub device: Arc<dyn LebDevice>,
 }
@@ -241,18 +245,28 @@ fn open_flash(path: &Path, shape: &Shape) -> Result<Image, Error> {
     #[cfg(feature = "chips")]
     if eraseblock_nandsim::is_chip_file(&start) {
         let chip = eraseblock_nandsim::Chip::open_read_only(path)?;
-        return attach(path, Arc::new(chip), shape);
+        return attach(path, Arc::new(chip), shape).map(not_plain);
     }
     #[cfg(feature = "host")]
     if eraseblock_mtd_host::is_block_flash(&start) {
         let device = eraseblock_mtd_host::BlockDevice::open(path, eraseblock_mtd::Access::Read);
-        return attach(path, Arc::new(device.map_err(super::device::failure)?), shape);
+        let device = Arc::new(device.map_err(super::device::failure)?);
+        return attach(path, device, shape).map(not_plain);
     }
     if let Some(what) = magic::other_flash(&start) {
         return Err(Error::new(format!("this is {what}")).with_kind(crate::ErrorKind::Unsupported));
     }
     let span = Span { offset: 0, length: ReadAt::size(&file)?, is_whole: true, is_certain: true };
     open_file(path, span, shape)
+}
+
+/// The same of a file that holds more than the bytes of its flash.
+#[cfg(any(feature = "chips", feature = "host"))]
+fn not_plain(image: Image) -> Image {
+    match image {
+        Image::Ubi(ubi) => Image::Ubi(UbiImage { is_plain: false, ..ubi }),
+        other => other,
+    }
 }
 
 /// The first bytes of something, as many as are looked at. Fails if they cannot be read.
@@ -296,9 +310,13 @@ pub(crate) fn open_bytes(
         },
     };
     let mut image = image.ok_or_else(unknown)?;
-    if let Image::Ubi(image) = &mut image {
-        image.start += span.offset;
-        image.file = Some(file);
+    match &mut image {
+        Image::Ubi(image) => {
+            image.start += span.offset;
+            image.file = Some(file);
+        }
+        Image::Ubifs(image) => image.start += span.offset,
+        Image::Jffs2(_) | Image::Yaffs(_) | Image::Read(_) => {}
     }
     Ok(image)
 }
@@ -408,8 +426,9 @@ pub(crate) fn attach(path: &Path, device: Arc<dyn Mtd>, shape: &Shape) -> Result
         Some(Found::Ubi(Some(layout))) => {
             let ubi = Ubi::attach(device, &layout, &attach_options(&shape.sizes))?;
             let (path, file_size) = (path.to_owned(), size);
-            let (start, dump, file) = (0, None, None);
-            return Ok(Image::Ubi(UbiImage { path, file_size, start, ubi, dump, file }));
+            let (start, dump, file, is_plain) = (0, None, None, true);
+            let ubi = UbiImage { path, file_size, start, ubi, dump, is_plain, file };
+            return Ok(Image::Ubi(ubi));
         }
         Some(Found::Yaffs(layout)) => {
             let pages = PagesSource::Device(Arc::clone(&device));
@@ -471,7 +490,7 @@ fn open_bare(
     // The image is meant for a volume in which the file system can grow.
     let leb_count = stated(|sb| sb.max_leb_cnt.max(sb.leb_cnt));
     let device = Arc::new(LebFile::new(file, leb_size, min_io, leb_count)?);
-    Ok(BareUbifs { path: path.to_owned(), file_size, device })
+    Ok(BareUbifs { path: path.to_owned(), file_size, start: 0, device })
 }
 
 /// What `sizes` say about a file beforehand.
@@ -494,7 +513,7 @@ fn open_ubi(
     let found = raw_dump::find_ubi(image, &shape.sizes)?;
     Ok(found.map(|raw_dump::Found { ubi, start, dump }| {
         let path = path.to_owned();
-        UbiImage { path, file_size, start, ubi, dump, file: None }
+        UbiImage { path, file_size, start, ubi, dump, is_plain: true, file: None }
     }))
 }
 

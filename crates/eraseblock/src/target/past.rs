@@ -25,7 +25,18 @@ pub struct Past {
 }
 
 impl Past {
-    /// Returns where in the file a place in a LEB is.
+    /// Returns where in the file the first LEB begins.
+    pub fn start(&self) -> Option<u64> {
+        self.in_file(Leb::new(0), 0)
+    }
+
+    /// Returns whether places in the file are known.
+    pub fn has_offsets(&self) -> bool {
+        self.starts.iter().any(Option::is_some)
+    }
+
+    /// Returns where in the file a place in a LEB is; `None` if no bytes of the file are those of the LEB, as
+    /// in raw dumps and simulated chips.
     pub fn in_file(&self, leb: Leb, offset: u32) -> Option<u64> {
         let start = self.starts.get(leb.get() as usize).copied().flatten()?;
         Some(start + u64::from(offset))
@@ -53,7 +64,8 @@ pub fn read_place(
             place.refuse_volume()?;
             let size = u64::from(bare.device.leb_size());
             let count = u64::from(bare.device.leb_count());
-            (bare.device, None, (0..count).map(|leb| Some(leb * size)).collect())
+            let starts = (0..count).map(|leb| Some(bare.start + leb * size)).collect();
+            (bare.device, None, starts)
         }
         Image::Ubi(ubi) => {
             let volume = ubi.file_system_volume(place.volume.as_deref())?;
@@ -64,7 +76,7 @@ pub fn read_place(
             }
             let mut starts = vec![None; volume.leb_count() as usize];
             let attachment = ubi.attachment();
-            let (layout, is_plain) = (attachment.layout, ubi.dump.is_none());
+            let (layout, is_plain) = (attachment.layout, ubi.is_plain && ubi.dump.is_none());
             let map = attachment.map(id).filter(|_| is_plain);
             for (leb, peb) in map.into_iter().flat_map(VolumeMap::iter) {
                 let begin = ubi.start + u64::from(peb.get()) * u64::from(layout.peb_size());

@@ -1,0 +1,60 @@
+"""Cuts the runs of recovered files out of the image, decompresses them with zlib, and compares what they give with
+the files and with the digests of the list; nothing of ours is used.
+
+provenance.py IMAGE FOLDER
+"""
+
+import hashlib
+import json
+import os
+import sys
+import zlib
+
+
+def content(line, image):
+    """Puts a file together; what no run covers is zeros."""
+    parts = bytearray(line["size"])
+    for run in line["runs"]:
+        assert run["len"] is not None, run
+        stored = image[run["img_offset"] : run["img_offset"] + run["len"]]
+        # The node that the sequence number belongs to begins 48 bytes before.
+        node = image[run["img_offset"] - 48 : run["img_offset"]]
+        assert node[:4] == b"\x31\x18\x10\x06", node.hex()
+        assert int.from_bytes(node[8:16], "little") == run["sqnum"], run
+        if run["codec"] == "zlib":
+            stored = zlib.decompress(stored, -15)
+        else:
+            assert run["codec"] == "none", run
+        assert len(stored) == run["size"], run
+        end = min(run["offset"] + run["size"], len(parts))
+        parts[run["offset"] : end] = stored[: end - run["offset"]]
+    return bytes(parts)
+
+
+def main(image, folder):
+    image = open(image, "rb").read()
+    listed = open(os.path.join(folder, "manifest.jsonl"), "rb").read()
+    report = json.load(open(os.path.join(folder, "report.json")))
+    source = report["source"]
+    own = hashlib.sha256(image).hexdigest()
+    assert source["sha256_before"] == source["sha256_after"] == own, source
+    assert source["size"] == len(image), source
+    assert report["manifest_sha256"] == hashlib.sha256(listed).hexdigest()
+    files = runs = 0
+    for line in map(json.loads, listed.splitlines()):
+        if line["file"] is None:
+            continue
+        recovered = open(os.path.join(folder, line["file"]), "rb").read()
+        assert content(line, image) == recovered, line
+        assert hashlib.md5(recovered).hexdigest() == line["md5"], line
+        assert hashlib.sha256(recovered).hexdigest() == line["sha256"], line
+        files += 1
+        runs += len(line["runs"])
+    assert files == report["files"], report
+    names = set(os.listdir(folder)) - {"manifest.jsonl", "report.json"}
+    assert len(names) == files, names
+    print(json.dumps({"files": files, "runs": runs}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
