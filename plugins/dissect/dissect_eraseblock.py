@@ -58,7 +58,7 @@ class UbiVolumeSystem(LogicalVolumeSystem):
             content = each.open()
             size = content.seek(0, 2)
             yield Volume(
-                content, each.id + 1, None, size, None, each.name, raw=each, disk=self.disk, vs=self
+                content, each.id + 1, None, size, None, each.file_name, raw=each, disk=self.disk, vs=self
             )
 
 

@@ -71,10 +71,18 @@ class Image:
 
     @property
     def volumes(self) -> Mapping[str, Volume]:
-        """The volumes of a UBI image by their names, in the order of their numbers."""
+        """The volumes of a UBI image by their names, in the order of their numbers.
+
+        In a damaged image two may have the same name: the second one is found by its ``file_name``.
+        """
         if self._volumes is None:
-            volumes = map(Volume, self._open().volumes())
-            self._volumes = {volume.name: volume for volume in volumes}
+            found: dict[str, Volume] = {}
+            for volume in map(Volume, self._open().volumes()):
+                name = volume.name if volume.name not in found else volume.file_name
+                while name in found:
+                    name += "_"
+                found[name] = volume
+            self._volumes = found
         return MappingProxyType(self._volumes)
 
     def __getitem__(self, volume: VolumeRef) -> Volume:
@@ -112,6 +120,11 @@ class Volume:
     def name(self) -> str:
         """Its name."""
         return text(self._native.name())
+
+    @property
+    def file_name(self) -> str:
+        """Its name as that of a file: ``volume-NUMBER`` if its own cannot be one. No two volumes have the same."""
+        return text(self._native.file_name())
 
     @property
     def id(self) -> int:

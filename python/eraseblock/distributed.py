@@ -41,10 +41,12 @@ _TEXT, _NUMBER = pa.string(), pa.int64()
 _HEAD = [("unit", _TEXT), ("status", _TEXT), ("signal", _NUMBER), ("message", _TEXT), ("row", _TEXT)]
 
 _FILE = pa.struct(
-    [("volume", _TEXT), ("path", _TEXT), ("kind", _TEXT), ("mode", _NUMBER), ("uid", _NUMBER), ("gid", _NUMBER),
-     ("mtime", _NUMBER), ("size", pa.uint64()), ("sha256", _TEXT), ("target", _TEXT), ("error", _TEXT)]
+    [("volume", _TEXT), ("volume_id", _NUMBER), ("path", _TEXT), ("kind", _TEXT), ("mode", _NUMBER), ("uid", _NUMBER),
+     ("gid", _NUMBER), ("mtime", _NUMBER), ("size", pa.uint64()), ("sha256", _TEXT), ("target", _TEXT), ("error", _TEXT)]
 )
-_VOLUME = pa.struct([("id", _NUMBER), ("name", _TEXT), ("kind", _TEXT), ("size", _NUMBER), ("error", _TEXT)])
+_VOLUME = pa.struct(
+    [("id", _NUMBER), ("name", _TEXT), ("file_name", _TEXT), ("kind", _TEXT), ("size", _NUMBER), ("error", _TEXT)]
+)
 _FINDING = pa.struct([("severity", _TEXT), ("code", _TEXT), ("message", _TEXT)])
 
 SCHEMAS = {

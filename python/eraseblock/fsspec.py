@@ -3,7 +3,8 @@
     pandas.read_csv("ubi://rootfs/data/x.csv::file://board.ubi")
     fsspec.open("jffs2://etc/motd::s3://bucket/flash.img")
 
-The first component of a path in ``ubi://`` is the volume. A file system reads as Linux would after mounting it;
+The first component of a path in ``ubi://`` is the volume: its name, or ``volume-NUMBER`` if that cannot be the name
+of a file, so that copies of a whole image stay in their folder. A file system reads as Linux would after mounting it;
 nothing is ever written.
 """
 
@@ -74,6 +75,9 @@ class EraseblockFileSystem(fsspec.AbstractFileSystem):
         volume, _, inside = path.partition("/")
         if not volume:
             return None, ""
+        for each in self._image.volumes.values():
+            if each.file_name == volume:
+                return each.fs, inside
         try:
             return self._image[volume].fs, inside
         except NoSuchVolume as error:
@@ -114,7 +118,7 @@ class EraseblockFileSystem(fsspec.AbstractFileSystem):
         path = self._strip_protocol(path)
         fs, inside = self._find(path)
         if fs is None:
-            names = list(self._image.volumes)
+            names = [volume.file_name for volume in self._image.volumes.values()]
         elif self.info(path)["type"] != "directory":
             return [self.info(path)] if detail else [path]
         else:

@@ -58,7 +58,7 @@ class EraseblockExtractor(Extractor):
         if image.kind != "ubi":
             return ExtractResult(reports=problems + _extract(image.fs, outdir))
         for volume in image.volumes.values():
-            where = outdir / volume.name.replace("/", "_")
+            where = outdir / volume.file_name
             try:
                 fs = volume.fs
             except Error:

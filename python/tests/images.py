@@ -7,6 +7,7 @@ other programs and other kernels wrote, and images that real Linux wrote for the
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import stat
@@ -33,6 +34,13 @@ name = "rootfs"
 size = "24MiB"
 content = { ubifs = "rootfs" }
 """
+
+
+ODD = ("..", "volume-0", "a/b", "../outside", "two\nlines", "a_b")
+"""Names of volumes that cannot be those of folders, or that a folder of another one may have."""
+
+FOLDERS = ("volume-0", "volume-1", "volume-2", "volume-3", "volume-4", "a_b")
+"""The folders that these volumes get."""
 
 
 class Line(NamedTuple):
@@ -146,6 +154,18 @@ class Made(unittest.TestCase):
     @property
     def board(self) -> Path:
         return self.folder / "board.ubi"
+
+
+def oddly_named(folder: Path) -> Path:
+    """Make an image whose volumes have the names in `ODD`; the file ``mark`` of each one contains its number."""
+    layout = 'flash.part = "W29N01HV"\n'
+    for number, name in enumerate(ODD):
+        (folder / f"tree-{number}").mkdir(exist_ok=True)
+        (folder / f"tree-{number}" / "mark").write_text(str(number))
+        layout += f'[[volume]]\nname = {json.dumps(name)}\nsize = "4MiB"\ncontent = {{ ubifs = "tree-{number}" }}\n'
+    (folder / "odd.toml").write_text(layout)
+    eraseblock.build(folder / "odd.toml", folder / "odd.ubi")
+    return folder / "odd.ubi"
 
 
 def make_tree(top: Path) -> None:

@@ -50,6 +50,33 @@ def of_streams(fs):
     return lines
 
 
+class Volumes(images.Made):
+    def test_each_has_a_file_name_of_its_own(self):
+        with eraseblock.open(images.oddly_named(self.folder)) as image:
+            self.assertEqual(tuple(image.volumes), images.ODD)
+            names = [volume.file_name for volume in image.volumes.values()]
+            self.assertEqual(names, list(images.FOLDERS))
+
+    def test_two_of_the_same_name_are_both_there(self):
+        """The second one replaced the first, which could not be read."""
+        text, double = self.folder / "odd.txt", self.folder / "double.ubi"
+        for arguments in (
+            ["disasm", str(images.oddly_named(self.folder)), "-o", str(text)],
+            ["asm", str(text), "-o", str(double)],
+        ):
+            if arguments[0] == "asm":
+                lines = text.read_text().replace('name_len=3 name="a_b"', 'name_len=3 name="a/b"')
+                text.write_text(lines)
+            self.assertEqual(eraseblock._native.cli("eraseblock", ["eraseblock", *arguments, "-q"]), 0)
+        with eraseblock.open(double) as image:
+            self.assertEqual(list(image.volumes), [*images.ODD[:5], "volume-5"])
+            marks = [volume.fs.read_text("mark") for volume in image.volumes.values()]
+            self.assertEqual(marks, list("012345"))
+            self.assertEqual([image["a/b"].id, image["volume-5"].id], [2, 5])
+            names = [volume.file_name for volume in image.volumes.values()]
+            self.assertEqual(names, [f"volume-{number}" for number in range(6)])
+
+
 class WrittenElsewhere(unittest.TestCase):
     def compare(self, images_of_a_kind):
         compared = 0

@@ -12,13 +12,14 @@ use crate::observe::{Notes, Observer};
 use crate::target::filesystem::{self, Opened};
 use crate::target::image::{self as opened, Image as Content};
 use crate::target::span::{self, At, Meant};
-use crate::target::{Format as Kind, Place, Shape, resolve};
+use crate::target::{Format as Kind, Place, Shape, file_name, resolve};
 use eraseblock_base::{Findings, VolumeId};
 use eraseblock_jffs2_format::ByteOrder;
 use eraseblock_mtd::{LebDevice, Mtd, ReadAt};
 use eraseblock_ubi::VolumeInfo;
 use eraseblock_ubi_format::VolumeKind;
 use std::borrow::Cow;
+use std::ffi::OsString;
 use std::fs::File as HostFile;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -423,6 +424,15 @@ impl Volume {
     /// Returns its name as the image has it.
     pub fn name_bytes(&self) -> &[u8] {
         self.info.name.as_bytes()
+    }
+
+    /// Returns the name of a file or folder for it: its own where that can be one, `volume-NUMBER`
+    /// elsewhere. Volumes of an image never have equal ones.
+    pub fn file_name(&self) -> OsString {
+        match &self.image.0.content {
+            Opening::Ubi(image) => file_name(&image.attachment().volumes, self.info.id),
+            _ => file_name(std::slice::from_ref(&self.info), self.info.id),
+        }
     }
 
     /// Returns its number.

@@ -8,6 +8,7 @@ mod cut_short;
 mod device;
 #[cfg(feature = "edit")]
 pub mod driver;
+mod file_names;
 pub mod filesystem;
 #[cfg(feature = "edit")]
 pub mod flash;
@@ -41,6 +42,7 @@ pub use crate::check::check_place;
 use crate::error::{Context, Error};
 use crate::observe::Observer;
 use eraseblock_base::VolumeId;
+pub use file_names::file_name;
 use filesystem::Opened;
 use image::Image;
 use span::At;

@@ -8,6 +8,7 @@ use crate::work::{Threads, short, whole};
 use eraseblock::VolumeKind;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 /// An opened image.
@@ -70,6 +71,10 @@ pub(crate) struct Volume {
 impl Volume {
     fn name(&self) -> &[u8] {
         self.volume.name_bytes()
+    }
+
+    fn file_name(&self) -> Vec<u8> {
+        self.volume.file_name().into_vec()
     }
 
     fn id(&self) -> u32 {

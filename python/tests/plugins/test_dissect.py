@@ -31,6 +31,15 @@ class Dissect(images.Made):
         listing = self.run_tool("target-fs", self.board, "ls", "-l", "/etc")
         self.assertIn(b"issue -> ", listing.stdout)
 
+    def test_volumes_with_odd_names(self):
+        image = images.oddly_named(self.folder)
+        done = self.run_tool("target-query", "-f", "walkfs", "-s", image)
+        for number in range(len(images.ODD)):
+            self.assertIn(f"/fs{number}/mark".encode(), done.stdout, done.stderr)
+        done = self.run_tool("target-info", image)
+        for name in images.FOLDERS:
+            self.assertIn(f"<Volume name='{name}'".encode(), done.stdout, done.stderr)
+
     def test_all_files_are_walked(self):
         done = self.run_tool("target-query", "-f", "walkfs", "-s", self.board)
         for name in (b"/etc/deep/er/x.conf", b"/bin/again"):

@@ -53,6 +53,19 @@ class Fsspec(images.Made):
         self.assertEqual((info["type"], info["islink"], info["destination"]), ("file", True, "motd"))
         self.assertEqual(fs.info("rootfs/etc/lost")["type"], "link")
 
+    def test_a_copy_of_all_volumes_stays_in_its_folder(self):
+        """The files of a volume `..` were copied into the folder above; those of `a/b` could not be read."""
+        fs = fsspec.filesystem("ubi", fo=str(images.oddly_named(self.folder)), skip_instance_cache=True)
+        self.assertEqual(fs.ls("", detail=False), list(images.FOLDERS))
+        out = self.folder / "out/of/all"
+        fs.get("", str(out), recursive=True)
+        found = {str(path.relative_to(self.folder / "out")): path.read_text()
+                 for path in (self.folder / "out").rglob("*") if path.is_file()}
+        self.assertEqual(found, {f"of/all/{name}/mark": str(number) for number, name in enumerate(images.FOLDERS)})
+        # Its own name finds a volume unless it is that of another folder.
+        self.assertEqual(fs.cat_file("two\nlines/mark"), b"4")
+        self.assertEqual(fs.cat_file("volume-0/mark"), b"0")
+
     def test_parts_of_files(self):
         fs, whole = self.fs(), (self.folder / "rootfs/bin/tool").read_bytes()
         for start, end in ((0, 10), (100, 5000), (-7, None), (None, -3), (10**7, None), (5, 2)):

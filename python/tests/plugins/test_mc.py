@@ -28,14 +28,25 @@ class MidnightCommander(images.Made):
             ["find", ".", "-mindepth", "1", "-printf", "%M %P\\n"], cwd=tree, capture_output=True).stdout
         for line in listing.splitlines():
             mode, _, name = line.partition(b" ")
-            if b"odd" not in name:
-                self.assertEqual(letters[name], mode, name)
+            self.assertEqual(letters[name], mode, name)
         self.assertIn(b"rootfs/etc/issue -> motd", done.stdout)
 
     def test_files_are_copied_out(self):
-        for name, content in (("rootfs/etc/motd", b"hello flash\n"), ("env", b"bootdelay=3\n")):
+        odd = os.fsdecode(b"rootfs/odd-\xff\xfe")
+        for name, content in (("rootfs/etc/motd", b"hello flash\n"), ("env", b"bootdelay=3\n"), (odd, b"odd\n")):
             self.assertEqual(self.script("copyout", self.board, name, self.folder / "copy").returncode, 0)
             self.assertEqual((self.folder / "copy").read_bytes(), content)
+
+    def test_volumes_with_odd_names(self):
+        """A volume `..` was the folder above, one with a slash was two folders, one of two lines two entries."""
+        image = images.oddly_named(self.folder)
+        done = self.script("list", image)
+        names = [line.split(b" ", 7)[7].decode() for line in done.stdout.splitlines()]
+        self.assertEqual(names, [*images.FOLDERS, *(f"{name}/mark" for name in images.FOLDERS)])
+        for number, name in enumerate(images.FOLDERS):
+            self.assertEqual(self.script("copyout", image, f"{name}/mark", self.folder / "copy").returncode, 0)
+            self.assertEqual((self.folder / "copy").read_text(), str(number))
+        self.assertNotEqual(self.script("copyout", image, "../mark", self.folder / "copy").returncode, 0)
 
     def test_writing_is_refused(self):
         self.assertEqual(self.script("rm", self.board, "rootfs/etc/motd").returncode, 1)

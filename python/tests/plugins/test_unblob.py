@@ -96,6 +96,15 @@ class Unblob(images.Made):
         report, _ = self.unblob(inside)
         self.assertIn(("eraseblock_ubi", 5007, 5007 + len(board)), self.chunks(report))
 
+    def test_volumes_with_odd_names_stay_in_the_folder(self):
+        """A volume `..` was extracted into the folder above, and `a/b` into the folder of `a_b`."""
+        image = images.oddly_named(self.folder)
+        report, tree = self.unblob(image)
+        self.assertEqual(self.errors(report), [])
+        wanted = {f"{folder}/mark": str(number).encode() for number, folder in enumerate(images.FOLDERS)}
+        self.assertEqual(files(tree), wanted)
+        self.assertEqual([path.name for path in tree.parent.iterdir()], [tree.name])
+
     def test_classic_tools_write_images(self):
         """Images of mtd-utils."""
         tools = ("mkfs.ubifs", "mkfs.jffs2")

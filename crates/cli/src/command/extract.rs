@@ -16,12 +16,11 @@ use eraseblock::target::filesystem::{self, Opened};
 use eraseblock::target::formats::ReadImage;
 use eraseblock::target::image::{self, Image, Jffs2Image, UbiImage};
 use eraseblock::target::yaffs::YaffsImage;
-use eraseblock::target::{Place, open_file_system, peek};
+use eraseblock::target::{Place, file_name, open_file_system, peek};
 use eraseblock::text;
 use serde::Serialize;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io::{self, BufWriter};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Arguments of `extract`.
@@ -212,7 +211,7 @@ impl ExtractArgs {
         }
         for info in &image.attachment().volumes {
             let volume = image.open(info)?;
-            let below = dest.join(file_name(info.name.as_bytes(), info.id));
+            let below = dest.join(file_name(&image.attachment().volumes, info.id));
             match self.volume(volume, Some(info.id), &below, session) {
                 Ok(volume) => summary.volumes.push(volume),
                 // The next volume would not find more space.
@@ -303,13 +302,6 @@ fn raw_path(dest: &Path) -> PathBuf {
     path.into()
 }
 
-/// The name of a volume's folder: its own where that can be the name of a file.
-pub(crate) fn file_name(name: &[u8], id: VolumeId) -> OsString {
-    let is_usable = !matches!(name, b"" | b"." | b"..")
-        && name.iter().all(|byte| *byte > b' ' && !matches!(*byte, b'/' | 0x7f));
-    if is_usable { OsStr::from_bytes(name).to_owned() } else { format!("volume-{id}").into() }
-}
-
 impl VolumeSummary {
     fn of(report: &ExtractReport, dest: &Path) -> Self {
         Self {
@@ -347,19 +339,5 @@ impl VolumeSummary {
         }
         let from = self.volume.as_ref().map(|name| format!("{name} -> ")).unwrap_or_default();
         format!("{from}{}: {}", self.dest, parts.join(", "))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn volumes_get_safe_names() {
-        let id = VolumeId::new(3);
-        assert_eq!(file_name(b"rootfs", id), "rootfs");
-        for name in [&b".."[..], b"a/b", b"", b"a b", b"x\x1b"] {
-            assert_eq!(file_name(name, id), "volume-3");
-        }
     }
 }

@@ -10,10 +10,11 @@ use eraseblock::documents::listing::kind_word;
 use eraseblock::raw::base::Finding;
 use eraseblock::raw::ubi_format::VolumeKind;
 use eraseblock::raw::vfs::FileKind;
-use eraseblock::{FileSystem, text};
+use eraseblock::{FileSystem, Volume, text};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 /// Arguments of `scan`.
@@ -47,6 +48,7 @@ struct Row {
 struct VolumeRow {
     id: u32,
     name: String,
+    file_name: String,
     kind: VolumeKind,
     size: u64,
     /// Why there is no file system to read.
@@ -57,6 +59,7 @@ struct VolumeRow {
 #[derive(Debug, Serialize)]
 struct FileRow {
     volume: Option<String>,
+    volume_id: Option<u32>,
     path: String,
     kind: &'static str,
     mode: u32,
@@ -99,12 +102,13 @@ fn scan(path: &Path, args: &ScanArgs) -> eraseblock::Result<Row> {
         row.volumes.push(VolumeRow {
             id: volume.id(),
             name: volume.name().into_owned(),
+            file_name: text::name(volume.file_name().as_bytes()),
             kind: volume.kind(),
             size: volume.size(),
             error: opened.as_ref().err().map(ToString::to_string),
         });
         if let Ok(fs) = opened {
-            row.look(&fs, Some(&volume.name()), args);
+            row.look(&fs, Some(&volume), args);
         }
     }
     if row.volumes.is_empty() && row.kind.as_deref() != Some("ubi") {
@@ -115,7 +119,7 @@ fn scan(path: &Path, args: &ScanArgs) -> eraseblock::Result<Row> {
 
 impl Row {
     /// Adds the files of a file system, and what is wrong with it.
-    fn look(&mut self, fs: &FileSystem, volume: Option<&str>, args: &ScanArgs) {
+    fn look(&mut self, fs: &FileSystem, volume: Option<&Volume>, args: &ScanArgs) {
         self.findings.extend(fs.findings().iter().cloned());
         if !args.no_files {
             let walked = fs.walk("/", &mut |path, entry| {
@@ -133,11 +137,12 @@ impl FileRow {
         fs: &FileSystem,
         path: &[u8],
         kind: FileKind,
-        volume: Option<&str>,
+        volume: Option<&Volume>,
         args: &ScanArgs,
     ) -> Self {
         let mut row = Self {
-            volume: volume.map(str::to_owned),
+            volume: volume.map(|volume| volume.name().into_owned()),
+            volume_id: volume.map(Volume::id),
             path: text::name(path),
             kind: kind_word(kind),
             mode: 0,

@@ -3,7 +3,6 @@
 
 use super::reader::{self, Found, Range};
 use crate::args::{size32, size64};
-use crate::command::extract::file_name;
 use crate::failure::{Context, Failure};
 use crate::session::{Session, say};
 use clap::Parser;
@@ -11,7 +10,7 @@ use eraseblock::raw::base::{Location, VolumeId};
 use eraseblock::raw::tree::extract::{ExtractOptions, Owners};
 use eraseblock::raw::ubi::UbiVolume;
 use eraseblock::target::image::{self, Image, UbiImage};
-use eraseblock::target::{filesystem, peek};
+use eraseblock::target::{file_name, filesystem, peek};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -130,7 +129,7 @@ pub(super) fn images(args: &ImagesArgs, session: &mut Session) -> Result<(), Fai
             continue;
         }
         for info in &image.attachment().volumes {
-            let name = file_name(info.name.as_bytes(), info.id);
+            let name = file_name(&image.attachment().volumes, info.id);
             let mut file = std::ffi::OsString::from(format!("img-{number}_vol-"));
             file.push(name);
             file.push(".ubifs");
@@ -208,7 +207,7 @@ impl FilesArgs {
             if !peek::content(&volume).is_file_system() {
                 continue;
             }
-            let dest = folder.join(file_name(info.name.as_bytes(), info.id));
+            let dest = folder.join(file_name(&image.attachment().volumes, info.id));
             match self.volume(volume, info.id, &dest, session) {
                 Ok(()) => written += 1,
                 Err(failure) => session.refused(Location::Volume(info.id), failure.message()),

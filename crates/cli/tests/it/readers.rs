@@ -159,3 +159,46 @@ fn links_are_made_and_nothing_is_replaced() {
     assert_eq!(names(&sample.path("other")), ["ubireader_extract_images"]);
     assert_eq!(fs::read(sample.path("other/ubireader_extract_images")).unwrap(), b"mine");
 }
+
+/// Volumes `..`, `a/b` and `volume-0`: two of them had the same folder.
+#[test]
+fn volumes_with_odd_names_have_a_folder_each() {
+    let sample = Sample::new();
+    let names = ["..", "volume-0", "a/b", "../outside", "two\\nlines", "env", "env.img"];
+    let mut layout = "flash.part = \"W29N01HV\"\nimage.image-seq = 7\n".to_owned();
+    for (number, name) in names.iter().enumerate() {
+        fs::write(sample.path(&format!("raw-{number}")), number.to_string()).unwrap();
+        fs::create_dir(sample.path(&format!("tree-{number}"))).unwrap();
+        fs::write(sample.path(&format!("tree-{number}/mark")), number.to_string()).unwrap();
+        let content = match *name {
+            "env" => format!("type = \"static\"\ncontent = {{ file = \"raw-{number}\" }}"),
+            _ => format!("size = \"4MiB\"\ncontent = {{ ubifs = \"tree-{number}\" }}"),
+        };
+        layout.extend(["[[volume]]\nname = \"", name, "\"\n", &content, "\n"]);
+    }
+    fs::write(sample.path("odd.toml"), layout).unwrap();
+    sample.ok(&["build", "odd.toml", "-o", "odd.ubi", "-q"]);
+    let mut expected: Vec<String> = [0, 1, 2, 3, 4, 6].map(|n| format!("volume-{n}")).to_vec();
+    let marked = |folder: &str| {
+        for number in [0, 1, 2, 3, 4, 6] {
+            let mark = sample.path(&format!("{folder}/volume-{number}/mark"));
+            assert_eq!(fs::read_to_string(mark).unwrap(), number.to_string());
+        }
+    };
+    fs::create_dir(sample.path("within")).unwrap();
+    sample.ok(&["ubireader_extract_files", "-o", "within/files", "odd.ubi"]);
+    marked("within/files/7");
+    assert_eq!(names_of(&sample, "within/files/7"), expected);
+    expected.insert(0, "env.img".to_owned());
+    sample.ok(&["extract", "odd.ubi", "within/all"]);
+    marked("within/all");
+    assert_eq!(names_of(&sample, "within/all"), expected);
+    assert_eq!(fs::read_to_string(sample.path("within/all/env.img")).unwrap(), "5");
+    sample.ok(&["ubireader_extract_images", "-o", "within/images", "odd.ubi"]);
+    assert_eq!(names_of(&sample, "within/images/odd.ubi").len(), 7);
+    assert_eq!(names_of(&sample, "within"), ["all", "files", "images"]);
+}
+
+fn names_of(sample: &Sample, folder: &str) -> Vec<String> {
+    names(&sample.path(folder))
+}
