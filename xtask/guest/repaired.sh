@@ -117,12 +117,18 @@ peer() {
     return $status
 }
 
+# left NAME: the flash as the peer left it, before a mount changes it.
+left() {
+    dd if=/dev/mtd0 of=$1.left bs=16k 2>/dev/null
+}
+
 # A user who is told that something is left, or whose mount fails, tries -b next.
 judged_by_peer() {
     peer $1 -y
-    [ $? -le 1 ] && try $1-damaged mount -t ubifs $volume /mnt && return
+    [ $? -le 1 ] && left $1 && try $1-damaged mount -t ubifs $volume /mnt && return
     [ ! -e /job/hangs ] || return
     peer $1 -y -b
+    left $1
     try $1-damaged mount -t ubifs $volume /mnt
 }
 

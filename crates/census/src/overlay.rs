@@ -123,11 +123,47 @@ impl ReadAt for Overlay {
         }
         Ok(())
     }
+
+    fn next_data(&self, offset: u64) -> io::Result<u64> {
+        let found = self.base.next_data(offset)?;
+        let pages = self.pages.read().unwrap_or_else(PoisonError::into_inner);
+        let changed = pages.range(offset / PAGE..).next();
+        Ok(changed.map_or(found, |(page, _)| found.min(offset.max(page * PAGE))))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// An image that is a hole as a whole.
+    #[derive(Debug)]
+    struct Hole(u64);
+
+    impl ReadAt for Hole {
+        fn size(&self) -> io::Result<u64> {
+            Ok(self.0)
+        }
+
+        fn read_exact_at(&self, buf: &mut [u8], _: u64) -> io::Result<()> {
+            buf.fill(0);
+            Ok(())
+        }
+
+        fn next_data(&self, _: u64) -> io::Result<u64> {
+            Ok(self.0)
+        }
+    }
+
+    #[test]
+    fn what_is_written_into_a_hole_is_data() {
+        let overlay = Overlay::new(Arc::new(Hole(1 << 30))).unwrap();
+        assert_eq!(overlay.next_data(0).unwrap(), 1 << 30);
+        overlay.put(1 << 20, &[1]).unwrap();
+        assert_eq!(overlay.next_data(0).unwrap(), 1 << 20);
+        assert_eq!(overlay.next_data((1 << 20) + 1).unwrap(), (1 << 20) + 1);
+        assert_eq!(overlay.next_data((1 << 20) + PAGE).unwrap(), 1 << 30);
+    }
 
     #[test]
     fn changes_are_read_and_listed_by_page() {

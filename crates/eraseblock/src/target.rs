@@ -8,6 +8,7 @@ mod cut_short;
 mod device;
 #[cfg(feature = "edit")]
 pub mod driver;
+mod file_bytes;
 mod file_names;
 pub mod filesystem;
 #[cfg(feature = "edit")]

@@ -170,6 +170,12 @@ fn nodes(source: &Source, from: u64, size: u64) -> Result<(Vec<Seen>, Vec<Seen>)
     let mut buf = vec![0; WINDOW];
     let mut position = from;
     while position.saturating_add(HEADER_LEN.into()) <= size && little.len() + big.len() < ENOUGH {
+        // A hole has no node; positions stay on their grid.
+        let hole = source.next_data(position)?.saturating_sub(position) & !3;
+        if hole >= WINDOW as u64 {
+            position += hole;
+            continue;
+        }
         let len = usize::try_from(size - position).unwrap_or(WINDOW).min(WINDOW);
         let window = &mut buf[..len];
         if let Err(error) = source.read(position, window) {

@@ -22,6 +22,14 @@ impl Source {
         }
     }
 
+    /// Returns the first place from `addr` on where something else than zeros may be.
+    pub(crate) fn next_data(&self, addr: u64) -> Result<u64, ReadError> {
+        match self {
+            Self::Image(image) => image.next_data(addr).map_err(ReadError::Image),
+            Self::Device(_) => Ok(addr),
+        }
+    }
+
     /// Fills `buf`. Uncorrectable data is delivered: the checksums of nodes decide (spec: jffs2
     /// 16).
     pub(crate) fn read(&self, addr: u64, buf: &mut [u8]) -> Result<(), ReadError> {

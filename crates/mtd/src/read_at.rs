@@ -22,6 +22,17 @@ pub trait ReadAt: Send + Sync + Debug {
     /// Fails with [`io::ErrorKind::UnexpectedEof`] if the range ends after the last byte, or with
     /// the error of the host.
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// Returns the first offset from `offset` on at which there may be something else than zeros; the
+    /// size, if there is none. Searches skip the holes of a sparse file with it. What does not know about
+    /// holes returns `offset`.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the error of the host.
+    fn next_data(&self, offset: u64) -> io::Result<u64> {
+        Ok(offset)
+    }
 }
 
 impl ReadAt for File {
@@ -72,6 +83,10 @@ impl<T: ReadAt + ?Sized> ReadAt for Arc<T> {
 
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         self.as_ref().read_exact_at(buf, offset)
+    }
+
+    fn next_data(&self, offset: u64) -> io::Result<u64> {
+        self.as_ref().next_data(offset)
     }
 }
 

@@ -34,6 +34,11 @@ impl ReadAt for Slice {
         end.ok_or(io::ErrorKind::UnexpectedEof)?;
         self.inner.read_exact_at(buf, self.start + offset)
     }
+
+    fn next_data(&self, offset: u64) -> io::Result<u64> {
+        let found = self.inner.next_data(self.start.saturating_add(offset))?;
+        Ok((found - self.start).min(self.len.max(offset)))
+    }
 }
 
 #[cfg(test)]

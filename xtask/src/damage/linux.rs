@@ -31,7 +31,7 @@ pub(super) struct Request {
 }
 
 /// Makes the images, boots, and prints how many Linux took without a message. Returns false if there was
-/// one, or if it listed something else than we.
+/// one, if it listed something else than we, or if the peer repaired better.
 pub(super) fn run(request: &Request) -> Result<bool> {
     let ours = our_command(request.ours.as_deref(), &[])?;
     let (mut guest, paths) = machine(ours, true)?;
@@ -56,9 +56,9 @@ pub(super) fn run(request: &Request) -> Result<bool> {
     }
     let report = until_done(&guest, &job)?;
     println!("{:.0} s in the guest", report.elapsed.as_secs_f64());
-    let is_right = judge(&images, request.only.is_empty())?;
+    let mut is_right = judge(&images, request.only.is_empty())?;
     if request.peer.is_some() {
-        peer::compare(&paths.ours, &scripts)?;
+        is_right &= peer::compare(&paths.ours, &scripts)?;
     }
     if let Some(failure) = report.failure() {
         println!("{failure}");

@@ -5,6 +5,7 @@ use super::linux::files;
 use crate::oracle::compare::{Ignore, differences};
 use anyhow::Result;
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::fs;
 use std::path::Path;
@@ -20,28 +21,59 @@ const WRITTEN: &str = "written";
 enum Left {
     /// It does not mount that, or cannot write to it.
     Nothing,
-    /// The paths in which it differs from the sound image.
-    Differs(Vec<String>),
+    /// The paths in which it differs from the sound image, and how many objects are nowhere.
+    Differs { paths: Vec<String>, lost: usize },
 }
 
 impl Left {
-    fn rank(&self) -> usize {
+    /// What is moved to `lost+found` is not lost: objects count before their paths.
+    fn rank(&self) -> (usize, usize) {
         match self {
-            Self::Nothing => usize::MAX,
-            Self::Differs(paths) => paths.len(),
+            Self::Nothing => (usize::MAX, usize::MAX),
+            Self::Differs { paths, lost } => (*lost, paths.len()),
         }
     }
 }
 
 impl Display for Left {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::Differs(paths) = self else { return f.write_str("no mount") };
-        write!(f, "{}", paths.len())?;
+        let Self::Differs { paths, lost } = self else { return f.write_str("unusable") };
+        write!(f, "{lost} / {}", paths.len())?;
         for (index, path) in paths.iter().take(MOST_NAMED).enumerate() {
             f.write_str(if index == 0 { ": " } else { ", " })?;
             write!(f, "`{path}`")?;
         }
         if paths.len() > MOST_NAMED { f.write_str(", ...") } else { Ok(()) }
+    }
+}
+
+/// The scripts by how the two compare.
+#[derive(Default)]
+struct Tally {
+    less: Vec<String>,
+    more: Vec<String>,
+    /// As much, in the same number of runs, with the same exit codes.
+    alike: Vec<String>,
+    /// As much, but the peer left something that `check` names.
+    unfinished: Vec<String>,
+    /// As much, after another number of runs.
+    runs: Vec<String>,
+    /// As much, but with other exit codes.
+    unlike: Vec<String>,
+}
+
+impl Tally {
+    fn print(&self) {
+        for (what, names) in [
+            ("less is lost by `repair`", &self.less),
+            ("more is lost by `repair`", &self.more),
+            ("as much, and the same exit codes", &self.alike),
+            ("as much, but `check` finds damage after `fsck.ubifs`", &self.unfinished),
+            ("as much, but another number of runs", &self.runs),
+            ("as much, but other exit codes", &self.unlike),
+        ] {
+            println!("{what}: {}: {}", names.len(), names.join(", "));
+        }
     }
 }
 
@@ -63,12 +95,12 @@ pub(super) fn complete(ours: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Prints a line for each script, and how often which repair lost less.
-pub(super) fn compare(ours: &Path, folder: &Path) -> Result<()> {
+/// Prints a line for each script, and how often which repair lost less. Returns false if ours lost more, or
+/// ended with other codes although all that it did was the same.
+pub(super) fn compare(ours: &Path, folder: &Path) -> Result<bool> {
     println!("| script | `repair` | `eraseblock fsck.ubifs` | `fsck.ubifs` 2.3 | its exit |");
     println!("|---|---|---|---|---|");
-    let (mut less, mut equal, mut more) = (Vec::new(), 0, Vec::new());
-    let mut unlike = Vec::new();
+    let mut tally = Tally::default();
     for damaged in files(folder, "damaged")? {
         let name = damaged.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let read = |name: String| fs::read_to_string(folder.join(name)).ok();
@@ -80,28 +112,66 @@ pub(super) fn compare(ours: &Path, folder: &Path) -> Result<()> {
         let left = |kind: &str| {
             let is_used = folder.join(format!("{name}-{kind}.ok")).exists();
             let found = read(format!("{name}-{kind}.found")).filter(|_| is_used);
-            found.map_or(Left::Nothing, |found| Left::Differs(paths(&whole, &found)))
+            found.map_or(Left::Nothing, |found| Left::Differs {
+                paths: paths(&whole, &found),
+                lost: lost(&whole, &found),
+            })
         };
         let (here, there) = (left("fixed"), left("damaged"));
         let (exit, peers) =
             (ours_exit(ours, &damaged)?, peer_exit(read(format!("{name}.peer")).as_deref()));
         println!("| `{name}` | {here} | {exit} | {there} | {peers} |");
-        match here.rank().cmp(&there.rank()) {
-            Ordering::Less => less.push(name),
-            Ordering::Equal => {
-                equal += 1;
-                if exit != peers {
-                    unlike.push(format!("{name}: {exit} and {peers}"));
-                }
+        let runs = |codes: &str| codes.split(", ").count();
+        let list = match here.rank().cmp(&there.rank()) {
+            Ordering::Less => &mut tally.less,
+            Ordering::Greater => &mut tally.more,
+            Ordering::Equal if !is_consistent(ours, &damaged.with_extension("left"))? => {
+                &mut tally.unfinished
             }
-            Ordering::Greater => more.push(name),
+            Ordering::Equal if runs(&exit) != runs(&peers) => &mut tally.runs,
+            Ordering::Equal if exit != peers => &mut tally.unlike,
+            Ordering::Equal => &mut tally.alike,
+        };
+        list.push(name);
+    }
+    tally.print();
+    Ok(tally.more.is_empty() && tally.unlike.is_empty())
+}
+
+fn is_consistent(ours: &Path, image: &Path) -> Result<bool> {
+    let mut check = Command::new(ours);
+    check.arg("check").arg(image).stdout(Stdio::null()).stderr(Stdio::null());
+    Ok(check.status()?.success())
+}
+
+/// Counts the objects of the sound image that are nowhere: files and links by owner, mode and content,
+/// directories by owner and mode.
+fn lost(whole: &str, found: &str) -> usize {
+    let mut there: BTreeMap<String, usize> = BTreeMap::new();
+    for object in objects(found) {
+        *there.entry(object).or_default() += 1;
+    }
+    let mut lost = 0;
+    for object in objects(whole) {
+        match there.get_mut(&object) {
+            Some(count) if *count > 0 => *count -= 1,
+            _ => lost += 1,
         }
     }
-    let (count, worse) = (less.len() + equal + more.len(), more.len());
-    println!("of {count} scripts: we lose less {}, as much {equal}, more {worse}", less.len());
-    println!("more: {}", more.join(", "));
-    println!("as much, with other exits: {}: {}", unlike.len(), unlike.join("; "));
-    Ok(())
+    lost
+}
+
+fn objects(list: &str) -> Vec<String> {
+    let own = ["nlink=", "mtime=", "group="];
+    let line = |line: &str| {
+        let fields = line.split(' ').skip(1);
+        let is_dir = line.split(' ').nth(1) == Some("d");
+        let is_own = |field: &str| {
+            own.iter().any(|start| field.starts_with(start)) || is_dir && field.starts_with("size=")
+        };
+        fields.filter(|field| !is_own(field)).collect::<Vec<_>>().join(" ")
+    };
+    list.lines().map(line).collect()
 }
 
 fn paths(whole: &str, found: &str) -> Vec<String> {
@@ -138,5 +208,27 @@ fn peer_exit(codes: Option<&str>) -> String {
     match codes {
         None => "not attached".to_owned(),
         Some(codes) => codes.lines().collect::<Vec<_>>().join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_moved_is_not_lost() {
+        let line = |path: &str, content: &str| {
+            format!(
+                "{path} - 0644 0:0 nlink=1 mtime=1 size=3 dev=- group=- content={content} xattrs=-\n"
+            )
+        };
+        let whole = [line("a", "1"), line("b", "1"), line("c", "2")].concat();
+        let moved = [line("a", "1"), line("lost+found/x", "1"), line("lost+found/y", "2")].concat();
+        assert_eq!((lost(&whole, &whole), lost(&whole, &moved)), (0, 0));
+        assert_eq!(lost(&whole, &[line("a", "1"), line("c", "2")].concat()), 1);
+        let (moved, gone) =
+            (Left::Differs { paths: vec![String::new(); 3], lost: 0 }, Left::Nothing);
+        let removed = Left::Differs { paths: vec![String::new()], lost: 1 };
+        assert!(moved.rank() < removed.rank() && removed.rank() < gone.rank());
     }
 }

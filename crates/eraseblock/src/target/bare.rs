@@ -1,7 +1,7 @@
 //! A bare UBIFS image that is written to: a volume as large as its superblock lets it become.
 
 use super::span::Span;
-use super::{Format, Shape, image, magic, peek};
+use super::{Format, Shape, file_bytes, image, magic, peek};
 use crate::error::{Error, Setting, Words};
 use eraseblock_base::align::is_erased;
 use eraseblock_mtd::{LebImage, ReadAt};
@@ -9,7 +9,6 @@ use eraseblock_ubifs_format::Superblock;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
-use std::sync::Arc;
 
 /// An image opened for writing.
 #[derive(Debug)]
@@ -30,7 +29,7 @@ pub(super) fn is_one(path: &Path, shape: &Shape) -> Result<bool, Error> {
 
 /// Returns whether a part of a file is a bare UBIFS image.
 pub(super) fn is_part(path: &Path, part: Span) -> Result<bool, Error> {
-    let file: Arc<dyn ReadAt> = Arc::new(File::open(path)?);
+    let file = file_bytes::open(path)?;
     Ok(magic::is_ubifs(&image::beginning(part.of(file)?.as_ref())?))
 }
 

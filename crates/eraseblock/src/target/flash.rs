@@ -4,7 +4,7 @@
 use super::driver::{self, Chip, Driven, Node};
 use super::lock::lock;
 use super::span::{self, At, Span};
-use super::{FlashOptions, Place, Shape, Sizes, image, raw_dump};
+use super::{FlashOptions, Place, Shape, Sizes, file_bytes, image, raw_dump};
 use crate::accounting;
 use crate::error::{Context, Error, Setting, Words};
 use eraseblock_base::align::is_erased;
@@ -308,7 +308,7 @@ fn open_image(
     args: &FlashOptions,
     access: Access,
 ) -> Result<Found, Error> {
-    let mut file: Arc<dyn ReadAt> = Arc::new(File::open(path)?);
+    let mut file = file_bytes::open(path)?;
     let file_size = file.size()?;
     if let Some(part) = part {
         file = part.of(file)?;

@@ -4,7 +4,7 @@ use super::filesystem::{self, Opened};
 use super::formats::{self, Found, Located, Medium, ReadImage};
 use super::span::{self, Span};
 use super::yaffs::{self, YaffsImage};
-use super::{Format, Place, Shape, Sizes, cut_short, magic, peek, raw_dump};
+use super::{Format, Place, Shape, Sizes, cut_short, file_bytes, magic, peek, raw_dump};
 use crate::codes;
 use crate::error::{Context, Error, Setting};
 use crate::observe::Observer;
@@ -278,7 +278,7 @@ pub fn beginning(image: &dyn ReadAt) -> Result<Vec<u8>, Error> {
 }
 
 fn open_file(path: &Path, span: Span, shape: &Shape) -> Result<Image, Error> {
-    open_bytes(path, Arc::new(File::open(path)?), span, shape)
+    open_bytes(path, file_bytes::open(path)?, span, shape)
 }
 
 /// Opens a part of a file that need not be one of this machine; errors call it `path`.

@@ -7,7 +7,7 @@
 use super::flash::size_in_bytes;
 use super::formats::Medium;
 use super::span::Span;
-use super::{Shape as Wanted, image, raw_dump};
+use super::{Shape as Wanted, file_bytes, image, raw_dump};
 use crate::error::{Error, Setting};
 use crate::text;
 use eraseblock_base::Peb;
@@ -18,7 +18,6 @@ use eraseblock_jffs2_format::constants::MAGIC;
 use eraseblock_jffs2_format::{ByteOrder, scan};
 use eraseblock_mtd::{Access, ImageFile, ImageShape, Mtd, ReadAt, WritableImage};
 use eraseblock_ubi::detect::detect;
-use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -93,7 +92,7 @@ pub(super) fn open(
     size: Option<u64>,
     access: Access,
 ) -> Result<Jffs2Flash, Error> {
-    let mut file: Arc<dyn ReadAt> = Arc::new(File::open(path)?);
+    let mut file = file_bytes::open(path)?;
     if let Some(part) = part {
         file = part.of(file)?;
     }

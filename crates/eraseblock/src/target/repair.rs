@@ -4,12 +4,12 @@
 use super::flash::Flash;
 use super::image::{self, Image, UbiImage};
 use super::lock::lock;
-use super::{FlashOptions, Place, Shape, driver, filesystem, peek, raw_dump, span};
+use super::{FlashOptions, Place, Shape, driver, file_bytes, filesystem, peek, raw_dump, span};
 use crate::error::{Context, Error, Setting};
 use crate::observe::Observer;
 use eraseblock_base::{Finding, Location, VolumeId};
 use eraseblock_jffs2::{OpenOptions, Source, Survey};
-use eraseblock_mtd::{Access, LebDevice, LebImage, Mtd, ReadAt};
+use eraseblock_mtd::{Access, LebDevice, LebImage, Mtd};
 use eraseblock_repair::flash::{self, Blocks};
 use eraseblock_repair::ubi::{self, FlashRepair, UbiOptions};
 use eraseblock_repair::{Level, Plan, Quarantined, Repair, jffs2, undo};
@@ -158,7 +158,7 @@ fn of_jffs2(place: &Place, shape: &Shape, level: Level) -> Result<Examined, Erro
     let source = if let Some(chip) = driver::chip(path, Access::Read)? {
         Source::Device(chip.device)
     } else {
-        let file: Arc<dyn ReadAt> = Arc::new(File::open(path).context(path.display())?);
+        let file = file_bytes::open(path).context(path.display())?;
         if span::one(place, shape)?.is_some_and(|span| !span.is_whole) {
             let message = format!("{}: only whole files are repaired", path.display());
             return Err(Error::new(message).hint("cut the JFFS2 out into a file of its own"));

@@ -4,7 +4,7 @@
 use super::formats::{self, Found, Medium};
 use super::image::{hints, refuse_folder};
 use super::survey::{Kind, Part, Survey, survey};
-use super::{Place, Shape, Sizes, magic, raw_dump};
+use super::{Place, Shape, Sizes, file_bytes, magic, raw_dump};
 use crate::error::{Context, Error, Setting};
 use crate::text;
 use eraseblock_base::size::parse_size;
@@ -112,7 +112,7 @@ fn find(place: &Place, shape: &Shape) -> Result<Meant, Error> {
             Some(at) => Err(Error::usage(format!("{at}: only a plain file has parts"))),
         };
     }
-    let file: Arc<dyn ReadAt> = Arc::new(File::open(&place.path)?);
+    let file = file_bytes::open(&place.path)?;
     within(place, &file, shape)
 }
 

@@ -3,7 +3,7 @@
 
 use super::image::{hints, refuse_folder};
 use super::survey::{Kind, Part, survey};
-use super::{Format, Place, Shape, magic};
+use super::{Format, Place, Shape, file_bytes, magic};
 use crate::error::{Context, Error};
 use crate::observe::Observer;
 use eraseblock_base::ByteOrder;
@@ -17,7 +17,7 @@ use eraseblock_ubi::detect::{Hints, detect};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -48,11 +48,11 @@ pub fn cut(place: &Place, shape: &Shape, observer: &mut dyn Observer) -> Result<
 
 /// The bytes that a target names.
 fn bytes(place: &Place) -> Result<Arc<dyn ReadAt>, Error> {
-    let file = File::open(&place.path)?;
-    if !file.metadata()?.is_file() {
+    if !place.path.metadata()?.is_file() {
         return Err(Error::new("only files and simulated chips are read as structures")
             .hint("copy the device into a file first"));
     }
+    let file = file_bytes::open(&place.path)?;
     let start = super::image::beginning(&file)?;
     #[cfg(feature = "chips")]
     if eraseblock_nandsim::is_chip_file(&start) {
@@ -62,7 +62,6 @@ fn bytes(place: &Place) -> Result<Arc<dyn ReadAt>, Error> {
     if magic::is_flash(&start) {
         return Err(Error::new("only files and simulated chips are read as structures"));
     }
-    let file: Arc<dyn ReadAt> = Arc::new(file);
     let Some(at) = place.at else { return Ok(file) };
     let size = file.size()?;
     let rest = size.checked_sub(at.offset).filter(|rest| *rest > 0);

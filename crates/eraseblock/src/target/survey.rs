@@ -281,6 +281,13 @@ impl<'a> Search<'a> {
         let mut hits: Vec<usize> = Vec::new();
         let mut start = 0;
         while start < self.size {
+            // Zeros are the beginning of nothing. What begins before the next data begins in a window
+            // that ends with it.
+            let data = self.image.next_data(start)?;
+            if data >= start.saturating_add(2 * WINDOW as u64) {
+                start = (data - WINDOW as u64).min(self.size);
+                continue;
+            }
             let rest = usize::try_from(self.size - start).unwrap_or(usize::MAX);
             let window = &mut buffer[..rest.min(WINDOW + OVERLAP)];
             self.image.read_exact_at(window, start)?;

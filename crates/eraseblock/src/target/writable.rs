@@ -8,13 +8,15 @@ use super::image::{self, Image};
 use super::lock::lock;
 use super::span::{self, Span};
 use super::yaffs_writable;
-use super::{FlashOptions, Format, Place, Shape, Wanted, bare, jffs2_image, magic, peek};
+use super::{
+    FlashOptions, Format, Place, Shape, Wanted, bare, file_bytes, jffs2_image, magic, peek,
+};
 use crate::error::{Context, Error, Setting, Words};
 use crate::observe::Observer;
 use crate::recovery::{self, TURNED};
 use eraseblock_base::{Findings, VolumeId};
 use eraseblock_jffs2::{Compression as Jffs2Compression, Jffs2Rw, RwOptions};
-use eraseblock_mtd::{Access, CountedMtd, LebDevice, Mtd, ReadAt, WritableDump};
+use eraseblock_mtd::{Access, CountedMtd, LebDevice, Mtd, WritableDump};
 use eraseblock_ubi::{UbiDevice, VolumeInfo};
 use eraseblock_ubifs::{MountOptions, UbifsMount};
 use eraseblock_ubifs_format::Compression;
@@ -379,7 +381,7 @@ fn medium(place: &Place, span: Option<Span>) -> Result<Option<Medium>, Error> {
     if let Some(chip) = driver::chip(&place.path, Access::Read)? {
         return Ok(Some(Medium::Device(chip.device)));
     }
-    let mut file: Arc<dyn ReadAt> = Arc::new(File::open(&place.path)?);
+    let mut file = file_bytes::open(&place.path)?;
     if let Some(span) = span {
         file = span.of(file)?;
     }

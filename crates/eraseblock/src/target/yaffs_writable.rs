@@ -1,6 +1,7 @@
 //! YAFFS2 that is written to: on a flash, or in a raw dump of one.
 
 use super::Shape;
+use super::file_bytes;
 use super::span::Span;
 use super::yaffs::hints;
 use crate::error::{Error, Setting};
@@ -10,7 +11,6 @@ use eraseblock_mtd::{DumpShape, Mtd, WritableDump};
 use eraseblock_yaffs::{
     Layout, OpenOptions, RwOptions, Source, Version, Yaffs, YaffsError, YaffsRw,
 };
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ pub(super) fn dump(
     if span.is_some_and(|span| !span.is_whole) {
         return Err(refused(path, "a YAFFS named by its offset can only be read"));
     }
-    let source = Source::Image(Arc::new(File::open(path)?));
+    let source = Source::Image(file_bytes::open(path)?);
     let options = OpenOptions { layout, hints: hints(shape), ..OpenOptions::default() };
     let (opened, _) = Yaffs::open(source, &options)?;
     let info = opened.info();
