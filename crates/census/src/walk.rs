@@ -344,7 +344,8 @@ impl Walker<'_, '_> {
         self.scan(window, 0, Family::Jffs2, fields, &memmem::Finder::new(&magic), 4)
     }
 
-    /// Structures that begin with a magic number at multiples of `align` after `start`.
+    /// Structures that begin with a magic number at multiples of `align` after `start`. Where the length of a
+    /// structure with a wrong checksum leads over one with a right checksum, the length is wrong, too.
     fn scan(
         &mut self,
         window: &Window<'_>,
@@ -356,14 +357,16 @@ impl Walker<'_, '_> {
     ) -> io::Result<()> {
         let bytes = window.bytes;
         let (mut done, mut at) = (start, start);
-        while let Some(found) = bytes.get(at..).and_then(|rest| magic.find(rest)) {
-            let place = at + found;
-            let known =
-                (place - start).is_multiple_of(align).then(|| fields.recognise(&bytes[place..]));
-            let Some((kind, len)) = known.flatten() else {
+        let mut search = Search { bytes, start, family, fields, magic, align, wasted: 0 };
+        while let Some(place) = search.next(at) {
+            let Some((kind, len)) = search.recognise(place) else {
                 at = place + 1;
                 continue;
             };
+            if let Some(inner) = search.sound_within(place, kind, len) {
+                at = inner;
+                continue;
+            }
             self.plain(window, done, place)?;
             let align = fields.structures()[kind].align;
             done = self.emit(window, family, kind, place, len, align)?;
@@ -439,6 +442,74 @@ impl Walker<'_, '_> {
         let (offset, len) = (window.at + start as u64, (end - start) as u64);
         let vid = self.vid.as_ref();
         (self.sink)(&Record { segment: self.segment, offset, len, what, vid, bytes })
+    }
+}
+
+/// How many times the size of a window is checksummed without success before the rest of it is bytes: only
+/// a window made to be slow needs more.
+const MAX_WASTE: usize = 8;
+
+/// A search for structures by their magic number.
+struct Search<'a> {
+    bytes: &'a [u8],
+    start: usize,
+    family: Family,
+    fields: &'a dyn Structures,
+    magic: &'a memmem::Finder<'a>,
+    align: usize,
+    /// Bytes that were checksummed without success.
+    wasted: usize,
+}
+
+impl Search<'_> {
+    /// Returns the next place from `at` on where a structure may begin.
+    fn next(&self, mut at: usize) -> Option<usize> {
+        if self.wasted > self.bytes.len().saturating_mul(MAX_WASTE) {
+            return None;
+        }
+        loop {
+            let place = at + self.magic.find(self.bytes.get(at..)?)?;
+            if (place - self.start).is_multiple_of(self.align) {
+                return Some(place);
+            }
+            at = place + 1;
+        }
+    }
+
+    /// Returns the kind and the length of the structure at a place.
+    fn recognise(&mut self, place: usize) -> Option<(usize, usize)> {
+        let rest = self.bytes.get(place..)?;
+        let known = self.fields.recognise(rest);
+        let is_sound = |(kind, len): (usize, usize)| self.fields.sums_hold(kind, &rest[..len]);
+        // Nodes of JFFS2 are recognised by the checksum of their header alone.
+        if self.family == Family::Ubifs && !known.is_some_and(is_sound) {
+            let len = rest.get(16..20).and_then(|len| <[u8; 4]>::try_from(len).ok());
+            let len = len.map_or(0, |len| u32::from_le_bytes(len) as usize);
+            self.wasted += if len <= rest.len() { len } else { 0 };
+        }
+        known
+    }
+
+    /// Returns where the first structure with right checksums begins inside of one with wrong checksums. The
+    /// header of a node of JFFS2 has a checksum of its own: its length is right.
+    fn sound_within(&mut self, place: usize, kind: usize, len: usize) -> Option<usize> {
+        let end = place + len;
+        let node = self.bytes.get(place..end)?;
+        if self.family != Family::Ubifs || self.fields.sums_hold(kind, node) {
+            return None;
+        }
+        let mut at = place + self.align;
+        while let Some(inner) = self.next(at).filter(|inner| *inner < end) {
+            let known = self.recognise(inner);
+            let is_sound = |(kind, len): (usize, usize)| {
+                self.fields.sums_hold(kind, &self.bytes[inner..inner + len])
+            };
+            if known.is_some_and(is_sound) {
+                return Some(inner);
+            }
+            at = inner + self.align;
+        }
+        None
     }
 }
 

@@ -15,6 +15,7 @@ mod classic;
 mod classic_options;
 #[path = "../../../nfs/tests/it/client.rs"]
 mod client;
+mod completeness;
 mod damage;
 mod debug;
 mod documents;

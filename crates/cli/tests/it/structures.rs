@@ -9,7 +9,7 @@ use eraseblock::target::{Place, Shape, structures};
 use std::fs;
 
 /// An image of each format, and one of none.
-fn images(sample: &Sample) -> Vec<&'static str> {
+pub(crate) fn images(sample: &Sample) -> Vec<&'static str> {
     let jffs2 = |name: &'static str, more: &[&str]| {
         let made = ["mkfs", "jffs2", "src", "-q", "-o", name];
         sample.ok(&[&made[..], more].concat());
