@@ -54,6 +54,9 @@ fn main() -> Result<()> {
         let name = format!("{compressor:?}");
         put("ubifs_mount", &name, &volume)?;
         put("asm", &name, &[&[1], &volume[..]].concat())?;
+        put("census", &name, &[&[1], &volume[..]].concat())?;
+        put("census", &format!("ubi-{name}"), &[&[0], &ubi(&volume)?[..]].concat())?;
+        put("nand_detect", &name, &[&[0], &volume[..]].concat())?;
         put("ubi_attach", &name, &ubi(&volume)?)?;
         for (number, leb) in volume.chunks(LEB_SIZE as usize).enumerate() {
             put("ubifs_scan", &format!("{name}-{number}"), leb)?;
