@@ -135,6 +135,8 @@ impl ReadAt for Overlay {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Plan;
+    use crate::walk::{Tables, WINDOW, What, walk};
 
     /// An image that is a hole as a whole.
     #[derive(Debug)]
@@ -146,6 +148,7 @@ mod tests {
         }
 
         fn read_exact_at(&self, buf: &mut [u8], _: u64) -> io::Result<()> {
+            assert!(buf.len() as u64 <= WINDOW, "more is read than what surrounds the data");
             buf.fill(0);
             Ok(())
         }
@@ -163,6 +166,32 @@ mod tests {
         assert_eq!(overlay.next_data(0).unwrap(), 1 << 20);
         assert_eq!(overlay.next_data((1 << 20) + 1).unwrap(), (1 << 20) + 1);
         assert_eq!(overlay.next_data((1 << 20) + PAGE).unwrap(), 1 << 30);
+    }
+
+    /// All records of an image without a known format.
+    fn records(image: &dyn ReadAt) -> Vec<(u64, u64, What, Vec<u8>)> {
+        let mut records = Vec::new();
+        let plan = Plan::new(image, Vec::new()).unwrap();
+        walk(image, &plan, &Tables::new(), &mut |record| {
+            records.push((record.offset, record.len, record.what, record.bytes.to_vec()));
+            Ok(())
+        })
+        .unwrap();
+        records
+    }
+
+    #[test]
+    fn a_hole_has_the_records_of_its_zeros() {
+        let size = 6 * WINDOW + 5;
+        let sparse = Overlay::new(Arc::new(Hole(size))).unwrap();
+        let dense = Overlay::new(Arc::new(vec![0; size as usize])).unwrap();
+        for place in [3 * WINDOW + 7, 5 * WINDOW - 1] {
+            sparse.put(place, b"data").unwrap();
+            dense.put(place, b"data").unwrap();
+        }
+        assert_eq!(records(&sparse), records(&dense));
+        // Nothing of this is read.
+        assert_eq!(records(&Hole(1 << 40)).len() as u64, (1 << 40) / WINDOW);
     }
 
     #[test]

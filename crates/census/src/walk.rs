@@ -191,12 +191,21 @@ fn walk_range(
     let block = segment.format.block_size().map_or(WINDOW, u64::from);
     let mut walker = Walker { plan, tables, segment: index, vid: None, sink };
     let mut buffer = Vec::new();
-    let mut at = range.start;
+    let (mut at, mut data) = (range.start, range.start);
     while at < range.end {
         let block_end = at.saturating_add(block).min(segment.end());
         let mut is_start = true;
         while at < block_end {
             let len = (block_end - at).min(WINDOW);
+            if segment.format == Format::Bytes {
+                data = if data > at { data } else { image.next_data(at)? };
+                if data >= at + len {
+                    // The records are those that reading the zeros would give.
+                    walker.hole(at, len)?;
+                    (at, is_start) = (at + len, false);
+                    continue;
+                }
+            }
             buffer.resize(len as usize, 0);
             image.read_exact_at(&mut buffer, at)?;
             let window = Window { at, bytes: &buffer, is_start };
@@ -426,6 +435,13 @@ impl Walker<'_, '_> {
             self.hand(window, done, end, What::Bytes)?;
         }
         Ok(())
+    }
+
+    /// Hands over a window in the hole of a sparse file.
+    fn hole(&mut self, offset: u64, len: u64) -> io::Result<()> {
+        let what = if len >= RUN as u64 { What::Run(0) } else { What::Bytes };
+        let bytes = if len >= RUN as u64 { &[][..] } else { &[0; RUN][..len as usize] };
+        (self.sink)(&Record { segment: self.segment, offset, len, what, vid: None, bytes })
     }
 
     fn hand(
