@@ -47,6 +47,7 @@ mod sample;
 mod scan;
 mod scripts;
 mod serve;
+mod sparse;
 mod structures;
 mod timeline;
 mod ubi_image;
