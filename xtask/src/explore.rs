@@ -386,7 +386,9 @@ impl Run<'_> {
     fn report(&mut self) -> Result<()> {
         for image in [self.images.past.clone(), self.images.hostile.clone()] {
             let file = image.with_extension("html");
-            output(Command::new(&self.bin).arg("explore").arg(&image).arg("--export").arg(&file))?;
+            let mut command = Command::new(&self.bin);
+            command.arg("explore").arg(&image).arg("--export").arg(&file);
+            output(command.args(["--with-contents", "1MiB"]))?;
             self.browser.go("about:blank")?;
             self.browser.go(&format!("file://{}", file.display()))?;
             self.ready("map")?;
@@ -397,10 +399,29 @@ impl Run<'_> {
                 ensure!(!is_missing, "{title}: {text}");
             }
             self.space(&image)?;
+            self.view("Files", "files")?;
+            if image == self.images.past {
+                self.files()?;
+                self.deleted_file()?;
+            } else {
+                self.every_file()?;
+            }
             ensure!(self.text("window.pwned")? == "undefined", "a script of the image ran");
             self.is_sound()?;
         }
         Ok(())
+    }
+
+    /// Looks at the content of a deleted file.
+    fn deleted_file(&mut self) -> Result<()> {
+        let pick = "const gone = [...document.querySelectorAll('[role=treeitem].gone')].find((it) => \
+            it.querySelector('.name').textContent === 'key'); gone.pick(); return gone.textContent";
+        self.browser.js(pick, &[])?;
+        let shows =
+            "[...document.querySelectorAll('button')].filter((it) => it.textContent === 'Show')";
+        self.wait_for("true", &format!("{shows}.length > 0"))?;
+        self.browser.js(&format!("{shows}[0].click()"), &[])?;
+        self.wait_for("key-1", "(document.querySelector('.preview') || {}).textContent")
     }
 
     fn accessible(&mut self) -> Result<()> {

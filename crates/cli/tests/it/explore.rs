@@ -282,3 +282,50 @@ fn the_report_is_one_file_without_markup_of_the_image() {
     assert_eq!(fs::read(sample.path("used")).unwrap(), before);
     assert_eq!(sample.run(&["explore", "missing"]).code, 3);
 }
+
+#[test]
+fn a_report_has_the_small_contents_that_fit() {
+    let sample = used();
+    let refused = sample.run(&["explore", "used", "--with-contents", "1MiB"]);
+    assert_eq!(refused.code, 2, "{}", refused.err);
+    let exported = |limit: &str| -> serde_json::Map<String, Value> {
+        let limit = ["--with-contents", limit];
+        let limit = if limit[1].is_empty() { &[][..] } else { &limit };
+        sample.ok(&[&["explore", "used", "--export", "report.html"][..], limit].concat());
+        let report = fs::read_to_string(sample.path("report.html")).unwrap();
+        let data = report.split("id=\"answers\">").nth(1).unwrap().split("</script>").next();
+        let answers: Value = serde_json::from_str(data.unwrap()).unwrap();
+        answers.as_object().unwrap().clone()
+    };
+    let contents = |limit: &str| -> Vec<(String, String)> {
+        let all = exported(limit).into_iter().filter(|(name, _)| name.starts_with("content?"));
+        all.map(|(name, value)| (name, value.as_str().unwrap().to_owned())).collect()
+    };
+    assert_eq!(contents(""), []);
+    assert_eq!(contents("5"), []);
+    let ino = |path: &str, more: &[&str]| {
+        printed(&sample, &[&["stat", "used", path][..], more].concat())["ino"].to_string()
+    };
+    // base64 of "first\n", "secret\n" and "second\n".
+    let past = ["--as-of", "commit:0"];
+    let (kept, before, gone) = (ino("kept", &[]), ino("kept", &past), ino("gone", &past));
+    let all = contents("1MiB");
+    let find = |start: &str, coded: &str| {
+        let is_it = |it: &&(String, String)| it.0.starts_with(start) && it.1 == coded;
+        assert!(all.iter().any(|it| is_it(&it)), "{start}: {all:?}");
+    };
+    find(&format!("content?ino={kept}&vol=0"), "c2Vjb25kCg==");
+    find(&format!("content?ino={before}&sqnum="), "Zmlyc3QK");
+    find(&format!("content?ino={gone}&sqnum="), "c2VjcmV0Cg==");
+    assert!(all.len() >= NAMES.len() + 3, "{all:?}");
+    // The smallest ones that fit together.
+    let few = contents("20");
+    let sizes = few.iter().map(|(_, coded)| coded.len() / 4 * 3 - coded.matches('=').count());
+    assert!(!few.is_empty() && sizes.sum::<usize>() <= 20, "{few:?}");
+    assert!(few.iter().all(|it| all.contains(it)));
+    // Versions of deleted files are listed, and those of the contents are among them.
+    let answers = exported("1MiB");
+    let versions = &answers[&format!("history?from=0&ino={gone}&vol=0&what=versions")];
+    let newest = &versions["versions"][0]["newest_sqnum"];
+    assert!(all.iter().any(|it| it.0 == format!("content?ino={gone}&sqnum={newest}&vol=0")));
+}
