@@ -380,6 +380,11 @@ impl Run<'_> {
         );
         let bits = self.text("document.getElementById('corrected-bits').textContent")?;
         ensure!(bits == self.images.flips.to_string(), "{bits} bits of {}", self.images.flips);
+        let recipe = self.text("document.getElementById('recipe').textContent")?;
+        ensure!(recipe.contains(&name), "{recipe}: {name}");
+        let parts = self.text("document.querySelectorAll('#recipe details tbody tr').length")?;
+        ensure!(parts.parse::<usize>()? >= 8, "{parts} parts of a page");
+        self.browser.ensure_accessible().context("the dump")?;
         self.is_sound()
     }
 

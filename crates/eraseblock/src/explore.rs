@@ -28,6 +28,7 @@ use eraseblock_base::Findings;
 use eraseblock_census::Census;
 pub use eraseblock_explore::{Answer, Question, Refusal, Server, ServerOptions, Source};
 use eraseblock_explore::{LARGEST, report};
+use eraseblock_nand_recipe::Recipe;
 use files::Files;
 use index::Index;
 use judged::Judged;
@@ -145,11 +146,12 @@ struct Located<'a> {
 }
 
 impl Explorer {
-    /// Opens what `place` names, decodes it if it is a raw dump whose recipe is certain, and takes the
-    /// census. Fails if the file cannot be read.
+    /// Opens what `place` names, decodes it if it is a raw dump whose recipe is certain or given, and takes
+    /// the census. Fails if the file cannot be read.
     pub fn open(
         place: &Place,
         shape: &Shape,
+        recipe: Option<&Recipe>,
         spelling: Spelling,
         observer: &mut dyn Observer,
     ) -> Result<Self, Error> {
@@ -158,7 +160,7 @@ impl Explorer {
         let whole = Place { volume: None, ..place.clone() };
         let target = whole.target().to_string_lossy().into_owned();
         let mut cut = structures::cut(&whole, shape, &mut notes)?;
-        let dump = Dump::look(&whole, shape, &cut.plan)?;
+        let dump = Dump::look(&whole, shape, &cut.plan, recipe)?;
         let decoded = dump.as_ref().and_then(Dump::decoded);
         let whole = match &decoded {
             Some(file) => Place { path: file.path().to_owned(), at: None, volume: None },

@@ -1,6 +1,7 @@
 //! `eraseblock explore`: a local page over an image, or the same page as one file.
 
 use crate::args::{TargetArgs, size64};
+use crate::command::nand;
 use crate::failure::{Context, Failure};
 use crate::session::Session;
 use crate::spelling;
@@ -36,6 +37,9 @@ pub(crate) struct ExploreArgs {
     /// small ones come first
     #[arg(long, value_name = "LIMIT", value_parser = size64, requires = "export")]
     with_contents: Option<u64>,
+    /// For a raw dump: the built-in recipe of this name, or the one in this file, instead of a certain one
+    #[arg(long, value_name = "NAME|FILE")]
+    recipe: Option<String>,
     /// End after this many minutes without a request
     #[arg(long, value_name = "MINUTES")]
     idle: Option<u64>,
@@ -49,7 +53,11 @@ pub(crate) fn run(args: &ExploreArgs, session: &mut Session) -> Result<(), Failu
     let place = Place::parse(&args.target.target)?;
     let shape = args.target.shape.shape();
     let spelled = |words: &Words| words.spelled(spelling::of).to_string();
-    let explorer = Explorer::open(&place, &shape, spelled, session)?;
+    let recipe = args.recipe.as_deref().map(|name| nand::recipe(name, session)).transpose()?;
+    if recipe.is_some() && (!place.path.is_file() || place.at.is_some() || shape.format.is_some()) {
+        return Err(Failure::usage("--recipe: only a whole file is a raw dump"));
+    }
+    let explorer = Explorer::open(&place, &shape, recipe.as_ref(), spelled, session)?;
     if let Some(path) = &args.export {
         let mut output = session.create(path)?;
         let mut out = BufWriter::new(&mut output.file);

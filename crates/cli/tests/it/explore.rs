@@ -258,6 +258,66 @@ fn a_dump_is_decoded_and_named_volumes_are_found() {
     assert_eq!(answer["columns"].as_array().unwrap().len(), 64);
     assert_eq!(dump.ask("summary")["census"], page.ask("summary")["census"]);
     assert_eq!(dump.ask("blocks")["corrected_bits"][0], json!(0));
+    let printed = sample.ok(&["nand", "recipes", "linux-bch4:2048+64"]).out;
+    assert_eq!(answer["recipe"]["text"].as_str().unwrap().trim_end(), printed.trim_end());
+    parts_fit_the_page(&answer["recipe"], 4 * 4 * 13);
+}
+
+/// Data covers as many bits as a page has, nothing overlaps, and the parity has so many bits.
+fn parts_fit_the_page(recipe: &Value, parity: u64) {
+    let page = recipe["page"].as_u64().unwrap() * 8;
+    let (mut end, mut data, mut sums) = (0, 0, 0);
+    for slice in recipe["regions"][0]["slices"].as_array().unwrap() {
+        let [from, to] = ["from", "to"].map(|name| slice[name].as_u64().unwrap());
+        assert!(from >= end && to > from, "{slice}");
+        end = to;
+        match slice["what"].as_str().unwrap() {
+            "data" => data += to - from,
+            "parity" => sums += to - from,
+            _ => {}
+        }
+    }
+    assert!(end <= page + recipe["oob"].as_u64().unwrap() * 8);
+    assert_eq!((data, sums), (page, parity));
+}
+
+#[test]
+fn a_dump_is_shown_by_the_recipe_of_a_file() {
+    let sample = Sample::new();
+    let noise = |number: u32| number.wrapping_mul(2_654_435_761).to_be_bytes();
+    let bytes: Vec<u8> = (0..60_000).flat_map(noise).collect();
+    fs::write(sample.path("src/noise"), bytes).unwrap();
+    let image = sample.ubi();
+    // A scrambler, which no built-in recipe has.
+    let plain = sample.ok(&["nand", "recipes", "linux-bch4:2048+64"]).out;
+    let scrambler =
+        "[region.scrambler]\nwidth = 15\ntaps = 3\nseeds = [5, 6, 77]\ncovers = [\"0..2048\"]\n\n";
+    let at = plain.find("[[region.codewords]]").unwrap();
+    let text = format!("{}{scrambler}{}", &plain[..at], &plain[at..]);
+    fs::write(sample.path("own.toml"), text).unwrap();
+    sample.ok(&["nand", "encode", image, "-o", "dump", "--recipe", "own.toml"]);
+    let refused = sample.run(&["explore", image, "--recipe", "nothing", "--no-open"]);
+    assert!(refused.code == 2 && refused.err.contains("neither a built-in recipe"));
+    let part = format!("{image}@0");
+    let refused = sample.run(&["explore", &part, "--recipe", "own.toml", "--no-open"]);
+    assert!(refused.code == 2 && refused.err.contains("only a whole file"), "{}", refused.err);
+    sample.ok(&["explore", "dump", "--recipe", "own.toml", "--export", "report.html"]);
+    let report = fs::read_to_string(sample.path("report.html")).unwrap();
+    let data = report.split("id=\"answers\">").nth(1).unwrap().split("</script>").next();
+    let answers: Value = serde_json::from_str(data.unwrap()).unwrap();
+    let dump = &answers["dump"];
+    parts_fit_the_page(&dump["recipe"], 4 * 4 * 13);
+    let scrambler = &dump["recipe"]["regions"][0]["scrambler"];
+    assert_eq!(scrambler["polynomial"], "x^15 + x + 1");
+    assert_eq!(scrambler["seeds"], json!([5, 6, 77]));
+    assert_eq!((&scrambler["period"], &scrambler["known_seeds"]), (&json!(3), &json!(3)));
+    assert_eq!(
+        (&dump["decoded"]["uncorrectable"], &dump["decoded"]["corrected_bits"]),
+        (&json!(0), &json!(0))
+    );
+    // All views show the decoded image.
+    let info = printed(&sample, &["info", image]);
+    assert_eq!(answers["summary"]["info"]["volumes"], info["volumes"]);
 }
 
 #[test]
