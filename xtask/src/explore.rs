@@ -380,13 +380,20 @@ impl Run<'_> {
         );
         let bits = self.text("document.getElementById('corrected-bits').textContent")?;
         ensure!(bits == self.images.flips.to_string(), "{bits} bits of {}", self.images.flips);
+        let recipe = self.text("document.getElementById('recipe').textContent")?;
+        ensure!(recipe.contains(&name), "{recipe}: {name}");
+        let parts = self.text("document.querySelectorAll('#recipe details tbody tr').length")?;
+        ensure!(parts.parse::<usize>()? >= 8, "{parts} parts of a page");
+        self.browser.ensure_accessible().context("the dump")?;
         self.is_sound()
     }
 
     fn report(&mut self) -> Result<()> {
         for image in [self.images.past.clone(), self.images.hostile.clone()] {
             let file = image.with_extension("html");
-            output(Command::new(&self.bin).arg("explore").arg(&image).arg("--export").arg(&file))?;
+            let mut command = Command::new(&self.bin);
+            command.arg("explore").arg(&image).arg("--export").arg(&file);
+            output(command.args(["--with-contents", "1MiB"]))?;
             self.browser.go("about:blank")?;
             self.browser.go(&format!("file://{}", file.display()))?;
             self.ready("map")?;
@@ -397,10 +404,29 @@ impl Run<'_> {
                 ensure!(!is_missing, "{title}: {text}");
             }
             self.space(&image)?;
+            self.view("Files", "files")?;
+            if image == self.images.past {
+                self.files()?;
+                self.deleted_file()?;
+            } else {
+                self.every_file()?;
+            }
             ensure!(self.text("window.pwned")? == "undefined", "a script of the image ran");
             self.is_sound()?;
         }
         Ok(())
+    }
+
+    /// Looks at the content of a deleted file.
+    fn deleted_file(&mut self) -> Result<()> {
+        let pick = "const gone = [...document.querySelectorAll('[role=treeitem].gone')].find((it) => \
+            it.querySelector('.name').textContent === 'key'); gone.pick(); return gone.textContent";
+        self.browser.js(pick, &[])?;
+        let shows =
+            "[...document.querySelectorAll('button')].filter((it) => it.textContent === 'Show')";
+        self.wait_for("true", &format!("{shows}.length > 0"))?;
+        self.browser.js(&format!("{shows}[0].click()"), &[])?;
+        self.wait_for("key-1", "(document.querySelector('.preview') || {}).textContent")
     }
 
     fn accessible(&mut self) -> Result<()> {

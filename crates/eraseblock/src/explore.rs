@@ -26,8 +26,9 @@ use crate::text;
 use dump::Dump;
 use eraseblock_base::Findings;
 use eraseblock_census::Census;
-use eraseblock_explore::report;
 pub use eraseblock_explore::{Answer, Question, Refusal, Server, ServerOptions, Source};
+use eraseblock_explore::{LARGEST, report};
+use eraseblock_nand_recipe::Recipe;
 use files::Files;
 use index::Index;
 use judged::Judged;
@@ -77,6 +78,11 @@ struct Volumes {
 }
 
 impl Volumes {
+    /// Returns the numbers of the volumes; 0 for the only one.
+    fn numbers(&self) -> Vec<u32> {
+        if self.names.is_empty() { vec![0] } else { self.names.keys().copied().collect() }
+    }
+
     /// Returns the place of the volume that a question names; the only one for none.
     fn place(&self, question: &Question) -> Result<Place, Refusal> {
         let Some(text) = question.text("vol") else { return Ok(self.place.clone()) };
@@ -88,6 +94,30 @@ impl Volumes {
         let name = self.names.get(&number);
         let name = name.ok_or_else(|| Refusal::missing(format!("there is no volume {number}")))?;
         Ok(Place { volume: Some(name.clone()), ..self.place.clone() })
+    }
+}
+
+/// The content of a file, or of a version of one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct WholeContent {
+    size: u64,
+    volume: u32,
+    ino: u64,
+    /// The highest sequence number of the version; `None` for the present content.
+    sqnum: Option<u64>,
+    /// The last commit that has the version: those of one commit are read fastest one after another.
+    commit: Option<u64>,
+}
+
+impl WholeContent {
+    fn query(&self) -> String {
+        let Self { volume, ino, .. } = self;
+        let sqnum = self.sqnum.map_or_else(String::new, |sqnum| format!("&sqnum={sqnum}"));
+        format!("ino={ino}{sqnum}&vol={volume}")
+    }
+
+    fn question(&self) -> String {
+        format!("content?{}", self.query())
     }
 }
 
@@ -116,11 +146,12 @@ struct Located<'a> {
 }
 
 impl Explorer {
-    /// Opens what `place` names, decodes it if it is a raw dump whose recipe is certain, and takes the
-    /// census. Fails if the file cannot be read.
+    /// Opens what `place` names, decodes it if it is a raw dump whose recipe is certain or given, and takes
+    /// the census. Fails if the file cannot be read.
     pub fn open(
         place: &Place,
         shape: &Shape,
+        recipe: Option<&Recipe>,
         spelling: Spelling,
         observer: &mut dyn Observer,
     ) -> Result<Self, Error> {
@@ -129,7 +160,7 @@ impl Explorer {
         let whole = Place { volume: None, ..place.clone() };
         let target = whole.target().to_string_lossy().into_owned();
         let mut cut = structures::cut(&whole, shape, &mut notes)?;
-        let dump = Dump::look(&whole, shape, &cut.plan)?;
+        let dump = Dump::look(&whole, shape, &cut.plan, recipe)?;
         let decoded = dump.as_ref().and_then(Dump::decoded);
         let whole = match &decoded {
             Some(file) => Place { path: file.path().to_owned(), at: None, volume: None },
@@ -207,9 +238,9 @@ impl Explorer {
         }
     }
 
-    /// Writes the page with its answers into one file; contents of files are left out. Fails if `out`
-    /// does.
-    pub fn report(&self, out: &mut dyn io::Write) -> Result<(), Error> {
+    /// Writes the page with its answers into one file, and contents of files and of their versions as far
+    /// as all of them together have at most `limit` bytes: the small ones. Fails if `out` does.
+    pub fn report(&self, limit: u64, out: &mut dyn io::Write) -> Result<(), Error> {
         let mut answers: BTreeMap<String, Vec<u8>> = BTreeMap::new();
         for question in self.questions() {
             let (path, query) = question.split_once('?').unwrap_or((&question, ""));
@@ -220,7 +251,44 @@ impl Explorer {
         }
         self.blocks_of_report(&mut answers);
         let answers = answers.iter().map(|(question, answer)| (question.as_str(), &answer[..]));
-        Ok(report::write(answers, out)?)
+        let contents = self.contents(limit).into_iter();
+        let contents = contents.filter_map(|it| Some((it.question(), self.whole(&it)?)));
+        Ok(report::write(answers, contents, out)?)
+    }
+
+    /// Returns the smallest contents whose sizes do not exceed `limit` together.
+    fn contents(&self, limit: u64) -> Vec<WholeContent> {
+        let mut all = Vec::new();
+        for volume in self.volumes.numbers() {
+            all.extend(self.files.contents(volume, limit));
+            all.extend(self.pasts.contents(volume, limit));
+        }
+        all.sort();
+        let mut left = limit;
+        let fits = |it: &WholeContent| match left.checked_sub(it.size) {
+            Some(rest) => {
+                left = rest;
+                true
+            }
+            None => false,
+        };
+        let mut chosen: Vec<WholeContent> = all.into_iter().take_while(fits).collect();
+        chosen.sort_by_key(|it| (it.volume, it.sqnum.is_some(), it.commit, it.ino, it.sqnum));
+        chosen
+    }
+
+    /// Reads a content; `None` if a part of it cannot be read.
+    fn whole(&self, it: &WholeContent) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        while (bytes.len() as u64) < it.size {
+            let query = format!("{}&from={}&len={LARGEST}", it.query(), bytes.len());
+            let part = self.content(&Question::parse("content", &query).ok()?).ok()?;
+            if part.is_empty() {
+                return None;
+            }
+            bytes.extend(part);
+        }
+        Some(bytes)
     }
 
     /// Answers a question, however long that takes.
@@ -241,17 +309,14 @@ impl Explorer {
         if self.dump.is_some() {
             all.push("dump".to_owned());
         }
-        let mut volumes: Vec<u32> = self.volumes.names.keys().copied().collect();
-        if volumes.is_empty() {
-            volumes.push(0);
-        }
-        for volume in volumes {
+        for volume in self.volumes.numbers() {
             for what in ["commits", "deleted"] {
                 all.push(format!("history?from=0&vol={volume}&what={what}"));
             }
             all.push(format!("plan?vol={volume}"));
             let files = self.files.questions(volume, &self.volumes);
             all.extend(files);
+            all.extend(self.pasts.questions(volume));
         }
         all
     }

@@ -51,9 +51,24 @@ export async function ask(path, values) {
     return cache.get(question);
 }
 
+// Returns the content of a file as this file holds it, or undefined.
+function contentOf({ vol, ino, sqnum, asof }) {
+    return asof ? undefined : answers[questionOf('content', { vol, ino, ...(sqnum === undefined ? {} : { sqnum }) })];
+}
+
+// Returns whether a content can be shown.
+export function hasContent(values) {
+    return !isFile || contentOf(values) !== undefined;
+}
+
 // Returns bytes of a file in the image.
 export async function askBytes(values) {
-    if (isFile) throw new Error('this report has no contents of files: run eraseblock explore');
+    if (isFile) {
+        const content = contentOf(values);
+        if (content === undefined) throw new Error('this report does not have this content: run eraseblock explore');
+        const bytes = Uint8Array.from(atob(content), (letter) => letter.charCodeAt(0));
+        return bytes.subarray(values.from, values.from + values.len);
+    }
     const response = await request(questionOf('content', values));
     return new Uint8Array(await response.arrayBuffer());
 }

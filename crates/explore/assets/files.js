@@ -1,5 +1,5 @@
 // The files: the tree, with deleted names, and what is known of one file.
-import { ask, askAll, askBytes, isFile } from './api.js';
+import { ask, askAll, askBytes, hasContent } from './api.js';
 import { command, el, facts, failure, fill, grouped, quoted, say, size, table, time } from './ui.js';
 import { miniMap, volumesOf, world } from './map.js';
 
@@ -141,7 +141,7 @@ function dump(bytes) {
 
 // Shows the content of a file: a picture, text or bytes. Nothing of it is ever markup.
 export async function preview(values, length) {
-    if (isFile) return el('p', { class: 'soft' }, 'Contents are not in this file: run eraseblock explore.');
+    if (!hasContent(values)) return el('p', { class: 'soft' }, 'This content is not in this file: run eraseblock explore.');
     let bytes = await askBytes({ ...values, from: 0, len: Math.min(length, PREVIEW) });
     const picture = pictureOf(bytes);
     if (picture && length <= IMAGE && picture[1] * picture[2] <= PIXELS) {
@@ -166,7 +166,7 @@ function versionsTable(vol, versions, place) {
         ['seen in', (it) => (it.is_present ? 'now' : it.first_commit === null ? 'no commit' : `commit ${it.first_commit}` + (it.last_commit !== it.first_commit ? ` to ${it.last_commit}` : ''))],
         ['size', (it) => (it.size === null ? '' : grouped(it.size)), 'number'],
         ['modified', (it) => time(it.mtime)],
-        ['content', (it) => (it.size && !isFile ? el('button', { onclick: async () => {
+        ['content', (it) => (it.size && hasContent({ vol, ino: it.ino, sqnum: it.newest_sqnum }) ? el('button', { onclick: async () => {
             try { fill(place, el('h3', {}, `Version ${it.newest_sqnum}`), await preview({ vol, ino: it.ino, sqnum: it.newest_sqnum }, it.size)); } catch (error) { fill(place, failure(error)); }
         } }, 'Show') : '')],
     ], versions);

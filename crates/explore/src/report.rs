@@ -11,13 +11,15 @@ use std::io::{self, Write};
 const PLACE_OF_STYLE: &str = "<link rel=\"stylesheet\" href=\"style.css\">";
 const PLACE_OF_SCRIPT: &str = "<script type=\"module\" src=\"main.js\"></script>";
 
-/// Writes the page. `answers` are questions, as the page asks them, and the documents that answer them.
+/// Writes the page. `answers` are questions, as the page asks them, and the documents that answer them;
+/// `contents` are questions about whole contents of files, and these contents.
 ///
 /// # Errors
 ///
 /// Fails if `out` does.
 pub fn write<'a>(
     answers: impl IntoIterator<Item = (&'a str, &'a [u8])>,
+    contents: impl IntoIterator<Item = (String, Vec<u8>)>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let page = String::from_utf8_lossy(PAGE.bytes);
@@ -36,10 +38,15 @@ pub fn write<'a>(
     let (before, after) = page.split_once(PLACE_OF_SCRIPT).unwrap_or((&page, ""));
     out.write_all(before.as_bytes())?;
     out.write_all(b"<script type=\"application/json\" id=\"answers\">{")?;
-    for (number, (question, answer)) in answers.into_iter().enumerate() {
-        let comma = if number > 0 { "," } else { "" };
+    let mut comma = "";
+    for (question, answer) in answers {
         write!(out, "{comma}\n\"{question}\":")?;
         write_inert(answer, out)?;
+        comma = ",";
+    }
+    for (question, content) in contents {
+        write!(out, "{comma}\n\"{question}\":\"{}\"", base64(&content))?;
+        comma = ",";
     }
     out.write_all(b"}</script>\n<script type=\"module\">")?;
     out.write_all(script.as_bytes())?;
@@ -104,8 +111,10 @@ mod tests {
     fn no_answer_ends_the_data_block() {
         let mut page = Vec::new();
         let answer = br#"{"name":"</script><script>alert(1)</script>"}"#;
-        write([("summary", &answer[..])], &mut page).unwrap();
+        let content = ("content?ino=65&vol=0".to_owned(), b"</script>".to_vec());
+        write([("summary", &answer[..])], [content], &mut page).unwrap();
         let page = String::from_utf8(page).unwrap();
+        assert!(page.contains(",\n\"content?ino=65&vol=0\":\"PC9zY3JpcHQ+\"}</script>"));
         assert!(page.contains(r#""summary":{"name":"\u003c/script>\u003cscript>alert(1)"#));
         assert_eq!(page.matches("<script").count(), 2);
         assert!(!page.contains("src=\"main.js\"") && !page.contains("\nimport "));

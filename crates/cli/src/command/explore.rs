@@ -1,6 +1,7 @@
 //! `eraseblock explore`: a local page over an image, or the same page as one file.
 
-use crate::args::TargetArgs;
+use crate::args::{TargetArgs, size64};
+use crate::command::nand;
 use crate::failure::{Context, Failure};
 use crate::session::Session;
 use crate::spelling;
@@ -32,6 +33,13 @@ pub(crate) struct ExploreArgs {
     /// Write the page and what it shows into one file, and serve nothing
     #[arg(long, value_name = "FILE", conflicts_with_all = ["port", "no_open", "idle"])]
     export: Option<PathBuf>,
+    /// In the file, also contents of files and of their versions, with at most this many bytes together;
+    /// small ones come first
+    #[arg(long, value_name = "LIMIT", value_parser = size64, requires = "export")]
+    with_contents: Option<u64>,
+    /// For a raw dump: the built-in recipe of this name, or the one in this file, instead of a certain one
+    #[arg(long, value_name = "NAME|FILE")]
+    recipe: Option<String>,
     /// End after this many minutes without a request
     #[arg(long, value_name = "MINUTES")]
     idle: Option<u64>,
@@ -45,11 +53,18 @@ pub(crate) fn run(args: &ExploreArgs, session: &mut Session) -> Result<(), Failu
     let place = Place::parse(&args.target.target)?;
     let shape = args.target.shape.shape();
     let spelled = |words: &Words| words.spelled(spelling::of).to_string();
-    let explorer = Explorer::open(&place, &shape, spelled, session)?;
+    let recipe = args.recipe.as_deref().map(|name| nand::recipe(name, session)).transpose()?;
+    if recipe.is_some() && (!place.path.is_file() || place.at.is_some() || shape.format.is_some()) {
+        return Err(Failure::usage("--recipe: only a whole file is a raw dump"));
+    }
+    let explorer = Explorer::open(&place, &shape, recipe.as_ref(), spelled, session)?;
     if let Some(path) = &args.export {
         let mut output = session.create(path)?;
         let mut out = BufWriter::new(&mut output.file);
-        explorer.report(&mut out).map_err(Failure::from).context(path.display())?;
+        explorer
+            .report(args.with_contents.unwrap_or(0), &mut out)
+            .map_err(Failure::from)
+            .context(path.display())?;
         out.flush().context(path.display())?;
         drop(out);
         return output.commit();

@@ -45,7 +45,7 @@ pub(crate) fn run(args: &NandArgs, session: &mut Session) -> Result<(), Failure>
 }
 
 /// Returns the built-in recipe of a name, or the one in a file.
-fn recipe(name: &str, session: &mut Session) -> Result<Recipe, Failure> {
+pub(super) fn recipe(name: &str, session: &mut Session) -> Result<Recipe, Failure> {
     if let Some(recipe) = table::find(name) {
         return Ok(recipe);
     }

@@ -258,6 +258,66 @@ fn a_dump_is_decoded_and_named_volumes_are_found() {
     assert_eq!(answer["columns"].as_array().unwrap().len(), 64);
     assert_eq!(dump.ask("summary")["census"], page.ask("summary")["census"]);
     assert_eq!(dump.ask("blocks")["corrected_bits"][0], json!(0));
+    let printed = sample.ok(&["nand", "recipes", "linux-bch4:2048+64"]).out;
+    assert_eq!(answer["recipe"]["text"].as_str().unwrap().trim_end(), printed.trim_end());
+    parts_fit_the_page(&answer["recipe"], 4 * 4 * 13);
+}
+
+/// Data covers as many bits as a page has, nothing overlaps, and the parity has so many bits.
+fn parts_fit_the_page(recipe: &Value, parity: u64) {
+    let page = recipe["page"].as_u64().unwrap() * 8;
+    let (mut end, mut data, mut sums) = (0, 0, 0);
+    for slice in recipe["regions"][0]["slices"].as_array().unwrap() {
+        let [from, to] = ["from", "to"].map(|name| slice[name].as_u64().unwrap());
+        assert!(from >= end && to > from, "{slice}");
+        end = to;
+        match slice["what"].as_str().unwrap() {
+            "data" => data += to - from,
+            "parity" => sums += to - from,
+            _ => {}
+        }
+    }
+    assert!(end <= page + recipe["oob"].as_u64().unwrap() * 8);
+    assert_eq!((data, sums), (page, parity));
+}
+
+#[test]
+fn a_dump_is_shown_by_the_recipe_of_a_file() {
+    let sample = Sample::new();
+    let noise = |number: u32| number.wrapping_mul(2_654_435_761).to_be_bytes();
+    let bytes: Vec<u8> = (0..60_000).flat_map(noise).collect();
+    fs::write(sample.path("src/noise"), bytes).unwrap();
+    let image = sample.ubi();
+    // A scrambler, which no built-in recipe has.
+    let plain = sample.ok(&["nand", "recipes", "linux-bch4:2048+64"]).out;
+    let scrambler =
+        "[region.scrambler]\nwidth = 15\ntaps = 3\nseeds = [5, 6, 77]\ncovers = [\"0..2048\"]\n\n";
+    let at = plain.find("[[region.codewords]]").unwrap();
+    let text = format!("{}{scrambler}{}", &plain[..at], &plain[at..]);
+    fs::write(sample.path("own.toml"), text).unwrap();
+    sample.ok(&["nand", "encode", image, "-o", "dump", "--recipe", "own.toml"]);
+    let refused = sample.run(&["explore", image, "--recipe", "nothing", "--no-open"]);
+    assert!(refused.code == 2 && refused.err.contains("neither a built-in recipe"));
+    let part = format!("{image}@0");
+    let refused = sample.run(&["explore", &part, "--recipe", "own.toml", "--no-open"]);
+    assert!(refused.code == 2 && refused.err.contains("only a whole file"), "{}", refused.err);
+    sample.ok(&["explore", "dump", "--recipe", "own.toml", "--export", "report.html"]);
+    let report = fs::read_to_string(sample.path("report.html")).unwrap();
+    let data = report.split("id=\"answers\">").nth(1).unwrap().split("</script>").next();
+    let answers: Value = serde_json::from_str(data.unwrap()).unwrap();
+    let dump = &answers["dump"];
+    parts_fit_the_page(&dump["recipe"], 4 * 4 * 13);
+    let scrambler = &dump["recipe"]["regions"][0]["scrambler"];
+    assert_eq!(scrambler["polynomial"], "x^15 + x + 1");
+    assert_eq!(scrambler["seeds"], json!([5, 6, 77]));
+    assert_eq!((&scrambler["period"], &scrambler["known_seeds"]), (&json!(3), &json!(3)));
+    assert_eq!(
+        (&dump["decoded"]["uncorrectable"], &dump["decoded"]["corrected_bits"]),
+        (&json!(0), &json!(0))
+    );
+    // All views show the decoded image.
+    let info = printed(&sample, &["info", image]);
+    assert_eq!(answers["summary"]["info"]["volumes"], info["volumes"]);
 }
 
 #[test]
@@ -281,4 +341,51 @@ fn the_report_is_one_file_without_markup_of_the_image() {
     assert_ne!(again.code, 0, "a report replaces no input");
     assert_eq!(fs::read(sample.path("used")).unwrap(), before);
     assert_eq!(sample.run(&["explore", "missing"]).code, 3);
+}
+
+#[test]
+fn a_report_has_the_small_contents_that_fit() {
+    let sample = used();
+    let refused = sample.run(&["explore", "used", "--with-contents", "1MiB"]);
+    assert_eq!(refused.code, 2, "{}", refused.err);
+    let exported = |limit: &str| -> serde_json::Map<String, Value> {
+        let limit = ["--with-contents", limit];
+        let limit = if limit[1].is_empty() { &[][..] } else { &limit };
+        sample.ok(&[&["explore", "used", "--export", "report.html"][..], limit].concat());
+        let report = fs::read_to_string(sample.path("report.html")).unwrap();
+        let data = report.split("id=\"answers\">").nth(1).unwrap().split("</script>").next();
+        let answers: Value = serde_json::from_str(data.unwrap()).unwrap();
+        answers.as_object().unwrap().clone()
+    };
+    let contents = |limit: &str| -> Vec<(String, String)> {
+        let all = exported(limit).into_iter().filter(|(name, _)| name.starts_with("content?"));
+        all.map(|(name, value)| (name, value.as_str().unwrap().to_owned())).collect()
+    };
+    assert_eq!(contents(""), []);
+    assert_eq!(contents("5"), []);
+    let ino = |path: &str, more: &[&str]| {
+        printed(&sample, &[&["stat", "used", path][..], more].concat())["ino"].to_string()
+    };
+    // base64 of "first\n", "secret\n" and "second\n".
+    let past = ["--as-of", "commit:0"];
+    let (kept, before, gone) = (ino("kept", &[]), ino("kept", &past), ino("gone", &past));
+    let all = contents("1MiB");
+    let find = |start: &str, coded: &str| {
+        let is_it = |it: &&(String, String)| it.0.starts_with(start) && it.1 == coded;
+        assert!(all.iter().any(|it| is_it(&it)), "{start}: {all:?}");
+    };
+    find(&format!("content?ino={kept}&vol=0"), "c2Vjb25kCg==");
+    find(&format!("content?ino={before}&sqnum="), "Zmlyc3QK");
+    find(&format!("content?ino={gone}&sqnum="), "c2VjcmV0Cg==");
+    assert!(all.len() >= NAMES.len() + 3, "{all:?}");
+    // The smallest ones that fit together.
+    let few = contents("20");
+    let sizes = few.iter().map(|(_, coded)| coded.len() / 4 * 3 - coded.matches('=').count());
+    assert!(!few.is_empty() && sizes.sum::<usize>() <= 20, "{few:?}");
+    assert!(few.iter().all(|it| all.contains(it)));
+    // Versions of deleted files are listed, and those of the contents are among them.
+    let answers = exported("1MiB");
+    let versions = &answers[&format!("history?from=0&ino={gone}&vol=0&what=versions")];
+    let newest = &versions["versions"][0]["newest_sqnum"];
+    assert!(all.iter().any(|it| it.0 == format!("content?ino={gone}&sqnum={newest}&vol=0")));
 }

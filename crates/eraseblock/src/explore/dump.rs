@@ -1,5 +1,7 @@
 //! A raw dump: its recipe, its columns, and what decoding corrected.
 
+mod layout;
+
 use super::json;
 use crate::documents::dump::{Report, magics};
 use crate::error::Error;
@@ -10,6 +12,7 @@ use eraseblock_mtd::{RawDump, ReadAt};
 use eraseblock_nand_recipe::{
     Damaged, DecodeOptions, Decoded, Hints, Outcome, Recipe, decode, detect,
 };
+use layout::RecipeRow;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -34,7 +37,9 @@ pub(super) struct Dump {
 struct Document<'a> {
     /// What `nand detect` prints.
     detection: Report<'a>,
-    /// What `nand decode` prints, if the recipe is certain.
+    /// The recipe that is used, or the best one.
+    recipe: RecipeRow<'a>,
+    /// What `nand decode` prints, if the recipe is certain or was given.
     decoded: Option<DecodedRow<'a>>,
     /// Corrected bits, most in a codeword, and lost codewords, for each block.
     blocks: &'a [BlockRow],
@@ -55,7 +60,6 @@ struct DecodedRow<'a> {
     uncorrectable: u64,
     unverified: u64,
     bad_blocks: &'a [u64],
-    scrambler: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -77,9 +81,14 @@ struct ColumnRow {
 }
 
 impl Dump {
-    /// Looks whether the file is a raw dump; decodes it if the recipe is certain. Fails if the file
-    /// cannot be read.
-    pub(super) fn look(place: &Place, shape: &Shape, plan: &Plan) -> Result<Option<Self>, Error> {
+    /// Looks whether the file is a raw dump; decodes it if the recipe is certain or `given`. Fails if the
+    /// file cannot be read, or if it cannot be decoded by the recipe that was given.
+    pub(super) fn look(
+        place: &Place,
+        shape: &Shape,
+        plan: &Plan,
+        given: Option<&Recipe>,
+    ) -> Result<Option<Self>, Error> {
         let is_plain = place.path.is_file() && place.at.is_none() && shape.format.is_none();
         if !is_plain {
             return Ok(None);
@@ -87,22 +96,22 @@ impl Dump {
         let file = File::open(&place.path)?;
         let is_known = |format: &Format| !matches!(format, Format::Bytes);
         let is_explained = plan.segments.iter().any(|segment| is_known(&segment.format));
-        if is_explained && !RawDump::could_be(&file)? {
+        if given.is_none() && is_explained && !RawDump::could_be(&file)? {
             return Ok(None);
         }
         let detection = detect(&file, &Hints { magics: magics(), ..Hints::default() });
         let Ok(detection) = detection else { return Ok(None) };
-        let Some(best) = detection.certain().or_else(|| detection.best().filter(|_| !is_explained))
-        else {
+        let best = detection.certain().or_else(|| detection.best().filter(|_| !is_explained));
+        let Some(recipe) = given.or_else(|| best.map(|best| &best.recipe)) else {
             return Ok(None);
         };
-        let recipe = &best.recipe;
         let mut rows = Vec::new();
-        let is_certain = detection.certain().is_some();
+        let is_certain = given.is_some() || detection.certain().is_some();
         let done = if is_certain { Some(decoded(&file, recipe, &mut rows)?) } else { None };
         let columns = columns(&file, recipe)?;
         let document = json(&Document {
             detection: Report::of(&detection),
+            recipe: RecipeRow::of(recipe),
             decoded: done.as_ref().map(|(_, done)| DecodedRow::of(recipe, done)),
             blocks: &rows,
             columns,
@@ -184,7 +193,6 @@ fn columns(dump: &File, recipe: &Recipe) -> Result<Vec<ColumnRow>, Error> {
 
 impl<'a> DecodedRow<'a> {
     fn of(recipe: &'a Recipe, done: &'a Decoded) -> Self {
-        let scrambler = recipe.regions.iter().find_map(|region| region.scrambler.as_ref());
         Self {
             recipe: recipe.name(),
             pages: done.pages,
@@ -197,7 +205,6 @@ impl<'a> DecodedRow<'a> {
             uncorrectable: done.uncorrectable,
             unverified: done.unverified,
             bad_blocks: &done.bad_blocks,
-            scrambler: scrambler.map(|scrambler| format!("{scrambler:?}")),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::index::Index;
 use super::later::Later;
 use super::space::Sizes;
-use super::{Explorer, ROWS, Volumes, answered, failed};
+use super::{Explorer, ROWS, Volumes, WholeContent, answered, failed};
 use crate::documents::listing::{Entry, FileReport};
 use crate::observe::Notes;
 use crate::target::filesystem::Opened;
@@ -11,7 +11,7 @@ use crate::target::{AsOf, open_place};
 use eraseblock_explore::{LARGEST, Question, Refusal};
 use eraseblock_vfs::{FileKind, FsError, Ino};
 use serde::Serialize;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,7 +20,7 @@ const KEPT: usize = 4;
 /// Places of an inode that are listed at most.
 const PLACES: usize = 5000;
 /// Entries of a report at most.
-const REPORTED: usize = 20_000;
+pub(super) const REPORTED: usize = 20_000;
 
 /// The file systems that were opened last.
 pub(super) struct Files {
@@ -188,6 +188,34 @@ impl Files {
         Ok(bytes)
     }
 
+    /// Returns the regular files of a volume that have at most `limit` bytes each.
+    pub(super) fn contents(&self, volume: u32, limit: u64) -> Vec<WholeContent> {
+        let mut found = BTreeMap::new();
+        let asked = Question::parse("tree", &format!("vol={volume}"));
+        let Ok(opened) = asked.and_then(|asked| self.get(&asked)) else { return Vec::new() };
+        let fs = opened.fs();
+        let (mut waiting, mut seen) = (vec![fs.root()], BTreeSet::new());
+        while let Some(ino) = waiting.pop() {
+            if !seen.insert(ino) {
+                continue;
+            }
+            for entry in fs.entries(ino).unwrap_or_default() {
+                match entry.kind {
+                    FileKind::Directory => waiting.push(entry.ino),
+                    FileKind::Regular => {
+                        let size = fs.attr(entry.ino).map_or(u64::MAX, |attr| attr.size);
+                        if size > 0 && size <= limit {
+                            found.insert(entry.ino, size);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let whole = |(ino, size)| WholeContent { size, volume, ino, sqnum: None, commit: None };
+        found.into_iter().map(whole).collect()
+    }
+
     /// Returns the questions of a report about the files of a volume.
     pub(super) fn questions(&self, volume: u32, volumes: &Volumes) -> Vec<String> {
         let mut all = Vec::new();
@@ -200,7 +228,7 @@ impl Files {
         for path in ["space?asof=", "tree?asof=&from=0"] {
             all.push(format!("{path}&vol={volume}"));
         }
-        let (mut waiting, mut seen) = (vec![opened.fs().root()], std::collections::BTreeSet::new());
+        let (mut waiting, mut seen) = (vec![opened.fs().root()], BTreeSet::new());
         while let Some(ino) = waiting.pop() {
             if !seen.insert(ino) || all.len() > REPORTED {
                 continue;

@@ -1,14 +1,16 @@
 //! Commits, versions and deleted names.
 
+use super::files::REPORTED;
 use super::later::Later;
-use super::{Found, ROWS, Volumes, answered, failed};
+use super::{Found, ROWS, Volumes, WholeContent, answered, failed};
 use crate::documents::past::{CommitReport, DeletedReport, VersionReport};
 use crate::observe::Notes;
 use crate::target::past::{self, Past};
 use eraseblock_explore::{Question, Refusal};
 use eraseblock_history::content::Contents;
+use eraseblock_history::{Seen, Version};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The pasts of the volumes.
@@ -16,6 +18,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(super) struct Pasts {
     volumes: Volumes,
     known: Mutex<BTreeMap<String, Later<Past>>>,
+    /// The volume whose contents were read last.
+    contents: Mutex<Option<(String, Contents)>>,
 }
 
 #[derive(Serialize)]
@@ -34,7 +38,7 @@ struct Page<'a> {
 
 impl Pasts {
     pub(super) fn new(volumes: Volumes) -> Self {
-        Self { volumes, known: Mutex::default() }
+        Self { volumes, known: Mutex::default(), contents: Mutex::default() }
     }
 
     fn get(&self, question: &Question) -> Result<Arc<Past>, Refusal> {
@@ -83,6 +87,47 @@ impl Pasts {
         answered(&Page { commits, versions, deleted, from, total: total as u64, found })
     }
 
+    /// Waits for the past of a volume; `None` if it has none.
+    fn of_volume(&self, volume: u32) -> Option<Arc<Past>> {
+        let question = Question::parse("history", &format!("vol={volume}")).ok()?;
+        loop {
+            match self.get(&question) {
+                Err(refusal) if refusal.status == 503 => {}
+                other => return other.ok(),
+            }
+        }
+    }
+
+    /// Returns the versions of the past of regular files in a volume that have at most `limit` bytes each.
+    pub(super) fn contents(&self, volume: u32, limit: u64) -> Vec<WholeContent> {
+        if limit == 0 {
+            return Vec::new();
+        }
+        let Some(past) = self.of_volume(volume) else { return Vec::new() };
+        let of = |version: &Version| {
+            let known = version.attributes?;
+            let is_past = !matches!(version.seen, Seen::Now { .. });
+            let is_file = known.mode & 0o170_000 == 0o100_000 && !known.is_encrypted;
+            let size = known.size;
+            let is_wanted = is_past && is_file && size > 0 && size <= limit;
+            let (ino, sqnum) = (version.ino.into(), Some(version.newest));
+            let commit = match version.seen {
+                Seen::Commits { last, .. } => Some(last),
+                Seen::Now { .. } | Seen::Nodes => None,
+            };
+            is_wanted.then_some(WholeContent { size, volume, ino, sqnum, commit })
+        };
+        past.history.all().filter_map(of).collect()
+    }
+
+    /// Returns the questions of a report about the inodes of deleted names.
+    pub(super) fn questions(&self, volume: u32) -> Vec<String> {
+        let Some(past) = self.of_volume(volume) else { return Vec::new() };
+        let inodes: BTreeSet<u32> = past.history.deleted().iter().map(|it| it.ino).collect();
+        let question = |ino| format!("history?from=0&ino={ino}&vol={volume}&what=versions");
+        inodes.into_iter().take(REPORTED).map(question).collect()
+    }
+
     /// Returns a part of the content of a version.
     pub(super) fn content(
         &self,
@@ -96,8 +141,18 @@ impl Pasts {
         let version = past.history.versions(ino).iter().find(|version| version.newest == newest);
         let version = version.ok_or_else(|| Refusal::missing("there is no such version"))?;
         let damaged = |error: &dyn std::fmt::Display| Refusal::damaged(error.to_string());
-        let content = Contents::new(Arc::clone(&past.device)).open(version);
-        let content = content.map_err(|error| damaged(&error))?;
+        let volume = question.text("vol").unwrap_or_default();
+        let content = {
+            let mut last = self.contents.lock().unwrap_or_else(PoisonError::into_inner);
+            let contents = match &mut *last {
+                Some((known, contents)) if known == volume => contents,
+                last => {
+                    let contents = Contents::new(Arc::clone(&past.device));
+                    &mut last.insert((volume.to_owned(), contents)).1
+                }
+            };
+            contents.open(version).map_err(|error| damaged(&error))?
+        };
         let (from, len) = range;
         let len = len.min(content.size().saturating_sub(from));
         let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
