@@ -67,14 +67,17 @@ pub(super) fn run(request: &Request) -> Result<bool> {
     Ok(is_right)
 }
 
-/// Boots again if something hangs in the kernel. The script does no image twice, so that this ends.
+/// Boots again if something hangs in the kernel, which then does not let the machine go off. The script
+/// does no image twice, so that this ends.
 fn until_done(guest: &Guest, job: &JobDir) -> Result<GuestReport> {
+    let [hangs, status] = ["hangs", "status"].map(|name| job.path().join(name));
     loop {
-        let report = guest.run(job)?;
-        let hangs = job.path().join("hangs");
+        let report = guest.run_watched(job, &[], &|| hangs.exists() && status.exists())?;
         let Ok(what) = fs::read_to_string(&hangs) else { return Ok(report) };
         println!("does not end: {}", what.trim());
-        fs::remove_file(&hangs)?;
+        for file in [&hangs, &status] {
+            fs::remove_file(file)?;
+        }
     }
 }
 
