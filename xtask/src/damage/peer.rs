@@ -19,26 +19,32 @@ const WRITTEN: &str = "written";
 
 /// What Linux found after a repair.
 enum Left {
-    /// It does not mount that, or cannot write to it.
+    /// It does not mount that, or cannot list it.
     Nothing,
-    /// The paths in which it differs from the sound image, and how many objects are nowhere.
-    Differs { paths: Vec<String>, lost: usize },
+    /// The paths in which it differs from the sound image, how many objects are nowhere, and whether it
+    /// can be written to.
+    Differs { paths: Vec<String>, lost: usize, is_written: bool },
 }
 
 impl Left {
     /// What is moved to `lost+found` is not lost: objects count before their paths.
-    fn rank(&self) -> (usize, usize) {
+    fn rank(&self) -> (usize, bool, usize) {
         match self {
-            Self::Nothing => (usize::MAX, usize::MAX),
-            Self::Differs { paths, lost } => (*lost, paths.len()),
+            Self::Nothing => (usize::MAX, true, usize::MAX),
+            Self::Differs { paths, lost, is_written } => (*lost, !is_written, paths.len()),
         }
     }
 }
 
 impl Display for Left {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::Differs { paths, lost } = self else { return f.write_str("unusable") };
+        let Self::Differs { paths, lost, is_written } = self else {
+            return f.write_str("unusable");
+        };
         write!(f, "{lost} / {}", paths.len())?;
+        if !is_written {
+            f.write_str(", not written to")?;
+        }
         for (index, path) in paths.iter().take(MOST_NAMED).enumerate() {
             f.write_str(if index == 0 { ": " } else { ", " })?;
             write!(f, "`{path}`")?;
@@ -58,6 +64,9 @@ struct Tally {
     unfinished: Vec<String>,
     /// As much, after another number of runs.
     runs: Vec<String>,
+    /// As much, but the peer ends with 0 although the damage is gone: the kernel put it right when it
+    /// attached, or the peer did, and does not say so.
+    silent: Vec<String>,
     /// As much, but with other exit codes.
     unlike: Vec<String>,
 }
@@ -70,6 +79,7 @@ impl Tally {
             ("as much, and the same exit codes", &self.alike),
             ("as much, but `check` finds damage after `fsck.ubifs`", &self.unfinished),
             ("as much, but another number of runs", &self.runs),
+            ("as much, but `fsck.ubifs` does not say that something was put right", &self.silent),
             ("as much, but other exit codes", &self.unlike),
         ] {
             println!("{what}: {}: {}", names.len(), names.join(", "));
@@ -110,11 +120,11 @@ pub(super) fn compare(ours: &Path, folder: &Path) -> Result<bool> {
             continue;
         };
         let left = |kind: &str| {
-            let is_used = folder.join(format!("{name}-{kind}.ok")).exists();
-            let found = read(format!("{name}-{kind}.found")).filter(|_| is_used);
-            found.map_or(Left::Nothing, |found| Left::Differs {
-                paths: paths(&whole, &found),
-                lost: lost(&whole, &found),
+            let is_written = folder.join(format!("{name}-{kind}.ok")).exists();
+            let found = read(format!("{name}-{kind}.found")).filter(|found| !found.is_empty());
+            found.map_or(Left::Nothing, |found| {
+                let (paths, lost) = (paths(&whole, &found), lost(&whole, &found));
+                Left::Differs { paths, lost, is_written }
             })
         };
         let (here, there) = (left("fixed"), left("damaged"));
@@ -129,6 +139,7 @@ pub(super) fn compare(ours: &Path, folder: &Path) -> Result<bool> {
                 &mut tally.unfinished
             }
             Ordering::Equal if runs(&exit) != runs(&peers) => &mut tally.runs,
+            Ordering::Equal if exit != peers && peers.ends_with(" 0") => &mut tally.silent,
             Ordering::Equal if exit != peers => &mut tally.unlike,
             Ordering::Equal => &mut tally.alike,
         };
@@ -226,9 +237,10 @@ mod tests {
         let moved = [line("a", "1"), line("lost+found/x", "1"), line("lost+found/y", "2")].concat();
         assert_eq!((lost(&whole, &whole), lost(&whole, &moved)), (0, 0));
         assert_eq!(lost(&whole, &[line("a", "1"), line("c", "2")].concat()), 1);
-        let (moved, gone) =
-            (Left::Differs { paths: vec![String::new(); 3], lost: 0 }, Left::Nothing);
-        let removed = Left::Differs { paths: vec![String::new()], lost: 1 };
-        assert!(moved.rank() < removed.rank() && removed.rank() < gone.rank());
+        let differs = |count, lost, is_written| {
+            Left::Differs { paths: vec![String::new(); count], lost, is_written }.rank()
+        };
+        let (moved, removed) = (differs(3, 0, true), differs(1, 1, true));
+        assert!(moved < removed && moved < differs(0, 0, false) && removed < Left::Nothing.rank());
     }
 }
