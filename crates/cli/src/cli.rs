@@ -60,7 +60,7 @@ pub(crate) enum Command {
     Build(command::build::BuildArgs),
     /// Simulated flash chips, and the database of real parts
     Chip(command::chip::ChipArgs),
-    /// Commits of the past of a UBIFS, versions of its files, and deleted names
+    /// Commits of the past of a UBIFS; versions of files, and deleted names, of a UBIFS or JFFS2
     History(command::history::HistoryArgs),
     /// Write deleted files or all versions of files into a folder, with a list of what is sure
     Recover(command::recover::RecoverArgs),

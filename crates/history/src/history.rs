@@ -57,7 +57,8 @@ pub struct History {
     commits: Vec<CommitState>,
     files: BTreeMap<u32, Vec<Version>>,
     deleted: Vec<Deleted>,
-    now: Tree,
+    /// Inodes that a mount sees.
+    live: BTreeSet<u32>,
     findings: Findings,
 }
 
@@ -97,7 +98,18 @@ impl History {
         }
         let deleted = deleted(&nodes, &now, &names, &files);
         name_the_rest(&mut files, &deleted);
-        Ok(Self { commits, files, deleted, now, findings })
+        let live = now.files.keys().copied().collect();
+        Ok(Self { commits, files, deleted, live, findings })
+    }
+
+    /// Returns the past of what has no commits.
+    pub(crate) fn of_parts(
+        files: BTreeMap<u32, Vec<Version>>,
+        deleted: Vec<Deleted>,
+        live: BTreeSet<u32>,
+        findings: Findings,
+    ) -> Self {
+        Self { commits: Vec::new(), files, deleted, live, findings }
     }
 
     /// Returns the commits that are left, the oldest first.
@@ -131,7 +143,7 @@ impl History {
 
     /// Returns whether a mount sees an inode.
     pub fn is_live(&self, ino: u32) -> bool {
-        self.now.files.contains_key(&ino)
+        self.live.contains(&ino)
     }
 
     /// Returns what opening the present state found.

@@ -115,7 +115,7 @@ impl Map {
 
 impl Jffs2 {
     /// Returns the place of a node for findings and errors.
-    fn location(&self, place: u32) -> Location {
+    pub(crate) fn location(&self, place: u32) -> Location {
         let size = self.info.shape.erase_size;
         Location::Peb(Peb::new(place / size), place % size)
     }

@@ -20,6 +20,7 @@ mod inode;
 mod medium;
 pub mod mkfs;
 mod mount;
+mod past;
 pub mod rw;
 mod scan;
 #[cfg(test)]
@@ -32,4 +33,5 @@ pub use eraseblock_mtd::ReadError;
 pub use error::Jffs2Error;
 pub use medium::Source;
 pub use mount::{Highest, Info, Jffs2, NodeCounts, OpenOptions, Survey, compressor_name};
+pub use past::{PastContent, PastNode};
 pub use rw::{Compression, Jffs2Rw, MountReport, RwOptions};

@@ -8,7 +8,7 @@ use crate::session::Session;
 use crate::table::{Align, Table};
 use eraseblock::documents::past::{CommitReport, DeletedReport, VersionReport};
 use eraseblock::raw::history::{CommitState, Deleted, History, Seen, Version};
-use eraseblock::target::past::{self, Past};
+use eraseblock::target::past::{self, Medium, Past};
 use eraseblock::text;
 use serde::Serialize;
 use std::ffi::OsString;
@@ -55,6 +55,10 @@ pub(crate) fn run(args: &HistoryArgs, session: &mut Session) -> Result<(), Failu
             return Err(Failure::new(format!("inode {ino}: no version of it is left")));
         }
         (None, Some(ino)) => vec![ino],
+        (None, None) if matches!(past.medium, Medium::Jffs2(_)) => {
+            return Err(Failure::usage("JFFS2 has no commits")
+                .hint("--path, --ino and --deleted show what is left of the past"));
+        }
         (None, None) => return commits(history, session),
     };
     let versions: Vec<&Version> = inodes.iter().flat_map(|ino| history.versions(*ino)).collect();

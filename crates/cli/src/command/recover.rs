@@ -23,7 +23,6 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Arguments of `recover`.
 #[derive(Debug, clap::Args)]
@@ -85,10 +84,13 @@ struct Line {
     version: VersionReport,
 }
 
-/// A part of a file: `len` bytes at `img_offset` become `size` bytes at `offset` of the file.
+/// A part of a file: `len` bytes at `img_offset` become `size` bytes; `file_len` of them, after `skip`, are
+/// those at `offset` of the file.
 #[derive(Serialize)]
 struct RunReport {
     offset: u64,
+    file_len: u64,
+    skip: u32,
     img_offset: Option<u64>,
     len: Option<u32>,
     size: Option<u32>,
@@ -122,7 +124,7 @@ pub(crate) fn run(args: &RecoverArgs, session: &mut Session) -> Result<(), Failu
     let mut hasher = Hasher::new(&[Algorithm::Sha256]);
     let mut summary = Summary::default();
     let chosen = chosen(args, &past);
-    let mut contents = Contents::new(Arc::clone(&past.device));
+    let mut contents = past.medium.contents();
     let bar = session.progress(chosen.len() as u64, "recover");
     for index in contents::by_state(&chosen) {
         let Some(version) = chosen.get(index) else { continue };
@@ -219,7 +221,7 @@ fn recover(
     let path = dest.join(&name);
     let out = File::create_new(&path).context(path.display())?;
     let (digests, error) = write(&content, &out).context(path.display())?;
-    line.runs = content.runs().map(|run| RunReport::of(past, &run)).collect();
+    line.runs = content.runs().iter().map(|run| RunReport::of(past, run)).collect();
     line.file = Some(name);
     summary.files += 1;
     summary.bytes += content.size();
@@ -253,10 +255,12 @@ impl RunReport {
         let stored = run.stored;
         Self {
             offset: run.offset,
+            file_len: run.len,
+            skip: run.skip,
             img_offset: stored.and_then(|stored| past.in_file(run.leb, stored.offset)),
             len: stored.map(|stored| stored.len),
             size: stored.map(|stored| stored.size),
-            codec: stored.map(|stored| stored.compression.name()),
+            codec: stored.map(|stored| stored.codec),
             sqnum: stored.map(|stored| stored.sqnum),
             leb: run.leb.get(),
             node: run.node,

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::session::Session;
 use eraseblock::documents::past::VersionReport;
 use eraseblock::raw::base::VolumeId;
-use eraseblock::raw::history::content::{Content, Contents, Run};
+use eraseblock::raw::history::content::{Content, Run};
 use eraseblock::raw::history::{Class, Seen, Version};
 use eraseblock::raw::ubifs_format::Time;
 use eraseblock::target::past::Past;
@@ -18,7 +18,6 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::Write;
-use std::sync::Arc;
 
 /// Arguments of `timeline`.
 #[derive(Debug, clap::Args)]
@@ -94,7 +93,7 @@ fn details(
     if args.hash.is_empty() && !is_dfxml {
         return Ok(details);
     }
-    let mut contents = Contents::new(Arc::clone(&past.device));
+    let mut contents = past.medium.contents();
     let bar = session.progress(versions.len() as u64, "contents");
     let mut unread = 0;
     for index in contents::by_state(versions) {
@@ -113,7 +112,7 @@ fn details(
             continue;
         }
         if is_dfxml {
-            detail.runs = content.runs().collect();
+            detail.runs = content.runs();
         }
         let is_whole = matches!(version.class, Class::Live | Class::Proven | Class::Likely);
         if is_whole && !args.hash.is_empty() {

@@ -50,10 +50,16 @@ fn states_that_are_not_there_are_refused() {
         assert!(run.code != 0 && run.err.contains(words), "{state}: {}", run.err);
     }
     sample.ok(&["mkfs", "jffs2", "tree", "-q", "-o", "other", "--peb", "64KiB"]);
-    for command in [&["ls", "other", "--as-of", "commit:0"][..], &["history", "other"]] {
+    sample
+        .ok(&["mkfs", "yaffs2", "tree", "-q", "-o", "yaffs", "--page", "2048", "--peb", "128KiB"]);
+    for (command, words) in [
+        (&["ls", "other", "--as-of", "commit:0"][..], "only UBIFS keeps commits of the past"),
+        (&["history", "other"], "JFFS2 has no commits"),
+        (&["history", "yaffs"], "only UBIFS and JFFS2 keep a past"),
+    ] {
         let run = sample.run(command);
         assert!(run.code != 0, "{command:?}");
-        assert!(run.err.contains("only UBIFS keeps commits of the past"), "{}", run.err);
+        assert!(run.err.contains(words), "{}", run.err);
     }
     let run = sample.run(&["history", "used", "--path", "never"]);
     assert!(run.code != 0 && run.err.contains("no version of it is left"), "{}", run.err);
@@ -102,7 +108,7 @@ fn recovered_bytes_are_those_of_the_places_in_the_list() {
             let own = serde_json::json!(["recover", target, found, "--all-versions"]);
             assert_eq!(serde_json::Value::Array(words), own);
             assert_eq!(report["source"]["digest_of"], "file");
-            assert_eq!(report["geometry"]["leb_size"], 15_872);
+            assert_eq!(report["geometry"]["block_size"], 15_872);
             assert_eq!(report["geometry"]["has_offsets"], true);
         }
     }
@@ -142,4 +148,70 @@ fn a_source_that_changes_meanwhile_is_reported() {
     let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
     assert_ne!(report["source"]["sha256_before"], report["source"]["sha256_after"]);
     sample.ok(&["recover", &target, "again"]);
+}
+
+/// A JFFS2 with a past: a file that was replaced, one that was removed, one that was cut and renamed.
+fn used_jffs2(peb: &str) -> Sample {
+    let sample = Sample::new();
+    fs::create_dir_all(sample.path("tree/etc")).unwrap();
+    fs::write(sample.path("tree/etc/motd"), "welcome\n").unwrap();
+    fs::write(sample.path("tree/etc/key"), "key-1\n").unwrap();
+    let long: Vec<String> = (0..5000).map(|number| format!("line {number}\n")).collect();
+    fs::write(sample.path("tree/long"), long.concat()).unwrap();
+    // Nodes of one second may be one write.
+    let mut touch = Command::new("touch");
+    touch.args(["-d", "@1700000000"]).arg(sample.path("tree/long"));
+    assert!(touch.status().unwrap().success());
+    std::os::unix::fs::symlink("motd", sample.path("tree/etc/link")).unwrap();
+    fs::write(sample.path("two"), "second\n").unwrap();
+    sample.ok(&["mkfs", "jffs2", "tree", "-q", "-o", "j", "--peb", peb, "--pad-to", "512KiB"]);
+    let steps = ["put two /etc/motd", "rm /etc/key", "truncate 5000 long", "mv long cut"];
+    let steps: Vec<&str> = steps.iter().flat_map(|step| ["-c", step]).collect();
+    let run = sample.run(&[&["edit", "j"][..], &steps].concat());
+    assert!(run.code <= 1, "{}", run.err);
+    sample
+}
+
+#[test]
+fn a_jffs2_has_versions_and_deleted_names() {
+    let sample = used_jffs2("16KiB");
+    let json = |arguments: &[&str]| -> serde_json::Value {
+        let run = sample.run(&[arguments, &["--json"]].concat());
+        serde_json::from_str(&run.out).unwrap_or_else(|error| panic!("{error}: {}", run.err))
+    };
+    let deleted = json(&["history", "j", "--deleted"]);
+    let names: Vec<&str> = deleted["deleted"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["path"].as_str().unwrap())
+        .collect();
+    assert_eq!(names.len(), 3, "{deleted}");
+    assert!(["etc/key", "etc/motd", "long"].iter().all(|name| names.contains(name)), "{deleted}");
+    let versions = json(&["history", "j", "--path", "cut"]);
+    let versions = versions["versions"].as_array().unwrap();
+    let found: Vec<(&str, u64)> = versions
+        .iter()
+        .map(|it| (it["class"].as_str().unwrap(), it["size"].as_u64().unwrap()))
+        .collect();
+    let size = fs::metadata(sample.path("tree/long")).unwrap().len();
+    assert_eq!(found, [("live", 5000), ("proven", size)]);
+    let before = fs::read(sample.path("j")).unwrap();
+    let run = sample.run(&["recover", "j", "found", "--all-versions"]);
+    assert!(run.code <= 1, "{}", run.err);
+    assert_eq!(fs::read(sample.path("j")).unwrap(), before);
+    let list = fs::read_to_string(sample.path("found/manifest.jsonl")).unwrap();
+    let lines = list.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let lines: Vec<serde_json::Value> = lines.collect();
+    let content = |path: &str| {
+        let line = lines.iter().find(|line| line["paths"][0] == path).unwrap();
+        fs::read(sample.path("found").join(line["file"].as_str().unwrap())).unwrap()
+    };
+    assert_eq!(content("etc/key"), b"key-1\n");
+    assert!(content("cut") == fs::read(sample.path("tree/long")).unwrap());
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/provenance.py");
+    let mut python = Command::new("python3");
+    python.arg(script).arg(sample.path("j")).arg(sample.path("found"));
+    let said = python.output().expect("python3 runs");
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
 }

@@ -11,23 +11,25 @@ import sys
 import zlib
 
 
-def content(line, image):
+def content(line, image, is_jffs2):
     """Puts a file together; what no run covers is zeros."""
     parts = bytearray(line["size"])
     for run in line["runs"]:
         assert run["len"] is not None, run
         stored = image[run["img_offset"] : run["img_offset"] + run["len"]]
-        # The node that the sequence number belongs to begins 48 bytes before.
-        node = image[run["img_offset"] - 48 : run["img_offset"]]
-        assert node[:4] == b"\x31\x18\x10\x06", node.hex()
-        assert int.from_bytes(node[8:16], "little") == run["sqnum"], run
+        # The node that the number belongs to begins with a head of this length.
+        head = 68 if is_jffs2 else 48
+        node = image[run["img_offset"] - head : run["img_offset"]]
+        magic, at, size = (b"\x85\x19", 16, 4) if is_jffs2 else (b"\x31\x18\x10\x06", 8, 8)
+        assert node.startswith(magic), node.hex()
+        assert int.from_bytes(node[at : at + size], "little") == run["sqnum"], run
         if run["codec"] == "zlib":
-            stored = zlib.decompress(stored, -15)
+            stored = zlib.decompress(stored, 15 if is_jffs2 else -15)
         else:
             assert run["codec"] == "none", run
         assert len(stored) == run["size"], run
-        end = min(run["offset"] + run["size"], len(parts))
-        parts[run["offset"] : end] = stored[: end - run["offset"]]
+        own = stored[run["skip"] : run["skip"] + run["file_len"]]
+        parts[run["offset"] : run["offset"] + len(own)] = own
     return bytes(parts)
 
 
@@ -36,6 +38,7 @@ def main(image, folder):
     listed = open(os.path.join(folder, "manifest.jsonl"), "rb").read()
     report = json.load(open(os.path.join(folder, "report.json")))
     source = report["source"]
+    is_jffs2 = report["geometry"]["file_system"] == "jffs2"
     own = hashlib.sha256(image).hexdigest()
     assert source["sha256_before"] == source["sha256_after"] == own, source
     assert source["size"] == len(image), source
@@ -45,7 +48,7 @@ def main(image, folder):
         if line["file"] is None:
             continue
         recovered = open(os.path.join(folder, line["file"]), "rb").read()
-        assert content(line, image) == recovered, line
+        assert content(line, image, is_jffs2) == recovered, line
         assert hashlib.md5(recovered).hexdigest() == line["md5"], line
         assert hashlib.sha256(recovered).hexdigest() == line["sha256"], line
         files += 1

@@ -147,7 +147,7 @@ impl Pasts {
             let contents = match &mut *last {
                 Some((known, contents)) if known == volume => contents,
                 last => {
-                    let contents = Contents::new(Arc::clone(&past.device));
+                    let contents = past.medium.contents();
                     &mut last.insert((volume.to_owned(), contents)).1
                 }
             };

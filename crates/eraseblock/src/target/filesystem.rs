@@ -67,6 +67,15 @@ impl Opened {
         }
     }
 
+    /// Returns the JFFS2 that it is, and what was found when it was opened.
+    #[cfg(feature = "history")]
+    pub(crate) fn into_jffs2(self) -> Option<(Jffs2, Findings)> {
+        match self.kind {
+            Kind::Jffs2(fs) => Some((*fs, self.findings)),
+            _ => None,
+        }
+    }
+
     /// The file system for many users at once; what was found so far goes to the observer.
     pub fn shared(self, observer: &mut dyn Observer) -> Arc<dyn FileSystem> {
         observer.report(self.findings);

@@ -78,6 +78,9 @@ pub struct Jffs2Image {
     pub path: PathBuf,
     /// Its length in bytes.
     pub file_size: u64,
+    /// Where in the file the bytes begin that the file system counts from; `None` if offsets on the flash are
+    /// none in the file.
+    pub plain_start: Option<u64>,
     /// The file system.
     pub opened: Opened,
 }
@@ -265,6 +268,7 @@ fn open_flash(path: &Path, shape: &Shape) -> Result<Image, Error> {
 fn not_plain(image: Image) -> Image {
     match image {
         Image::Ubi(ubi) => Image::Ubi(UbiImage { is_plain: false, ..ubi }),
+        Image::Jffs2(image) => Image::Jffs2(Jffs2Image { plain_start: None, ..image }),
         other => other,
     }
 }
@@ -316,7 +320,10 @@ pub(crate) fn open_bytes(
             image.file = Some(file);
         }
         Image::Ubifs(image) => image.start += span.offset,
-        Image::Jffs2(_) | Image::Yaffs(_) | Image::Read(_) => {}
+        Image::Jffs2(image) => {
+            image.plain_start = image.plain_start.map(|start| start + span.offset);
+        }
+        Image::Yaffs(_) | Image::Read(_) => {}
     }
     Ok(image)
 }
@@ -411,11 +418,12 @@ pub fn open_jffs2(
     };
     let found = find_jffs2::<Jffs2>(source, &options, shape.sizes.page)?;
     Ok(found.map(|(jffs2, mut findings, dump)| {
+        let plain_start = dump.is_none().then_some(0);
         if let Some(dump) = dump {
             raw_dump::note(&dump, &mut findings);
         }
         let opened = filesystem::of_jffs2(jffs2, findings);
-        Jffs2Image { path: path.to_owned(), file_size, opened }
+        Jffs2Image { path: path.to_owned(), file_size, plain_start, opened }
     }))
 }
 

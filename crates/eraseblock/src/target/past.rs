@@ -1,12 +1,13 @@
-//! The past of a UBIFS in a file: its commits, versions of files and deleted names, and where in the file
+//! The past of a UBIFS or a JFFS2 in a file: its commits, versions of files and deleted names, and where in the file
 //! their nodes are.
 
-use super::image::{self, Image};
+use super::image::{self, Image, Jffs2Image};
 use super::{Place, Shape, Wanted, filesystem, peek};
 use crate::error::{Context, Error};
 use crate::observe::Observer;
 use eraseblock_base::{Leb, VolumeId};
-use eraseblock_history::History;
+use eraseblock_history::content::Contents;
+use eraseblock_history::{FlashNodes, History};
 use eraseblock_mtd::LebDevice;
 use eraseblock_ubi::VolumeMap;
 use std::sync::Arc;
@@ -16,12 +17,47 @@ use std::sync::Arc;
 pub struct Past {
     /// What is known.
     pub history: History,
-    /// The volume.
-    pub device: Arc<dyn LebDevice>,
+    /// What it is on.
+    pub medium: Medium,
     /// Its number in a UBI device.
     pub volume: Option<VolumeId>,
-    /// Where each LEB begins in the file, if it is in a file and mapped.
+    /// Where each LEB begins in the file, if it is in a file and mapped; of a JFFS2, each eraseblock.
     starts: Vec<Option<u64>>,
+}
+
+/// What a past is read from.
+#[derive(Clone, Debug)]
+pub enum Medium {
+    /// The volume of a UBIFS.
+    Ubifs(Arc<dyn LebDevice>),
+    /// A JFFS2.
+    Jffs2(Arc<FlashNodes>),
+}
+
+impl Medium {
+    /// Returns what people call the file system, in lower case.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Ubifs(_) => "ubifs",
+            Self::Jffs2(_) => "jffs2",
+        }
+    }
+
+    /// Returns the bytes of a LEB or eraseblock, and how many there are.
+    pub fn blocks(&self) -> (u32, u32) {
+        match self {
+            Self::Ubifs(device) => (device.leb_size(), device.leb_count()),
+            Self::Jffs2(nodes) => (nodes.fs().info().shape.erase_size, nodes.fs().info().blocks),
+        }
+    }
+
+    /// Opens contents of versions.
+    pub fn contents(&self) -> Contents {
+        match self {
+            Self::Ubifs(device) => Contents::new(Arc::clone(device)),
+            Self::Jffs2(nodes) => Contents::of_flash(Arc::clone(nodes)),
+        }
+    }
 }
 
 impl Past {
@@ -43,7 +79,7 @@ impl Past {
     }
 }
 
-/// Reads the past of the UBIFS that `args` names. Fails if there is none, or if it cannot be read.
+/// Reads the past of the UBIFS or JFFS2 that `args` names. Fails if there is none, or if it cannot be read.
 pub fn read(args: &Wanted, observer: &mut dyn Observer) -> Result<Past, Error> {
     read_place(&Place::parse(&args.target)?, &args.shape, observer)
 }
@@ -55,8 +91,8 @@ pub fn read_place(
     observer: &mut dyn Observer,
 ) -> Result<Past, Error> {
     observer.keep_still(&place.path)?;
-    let not_ubifs = || {
-        Error::new(format!("{}: only UBIFS keeps commits of the past", place.path.display()))
+    let has_none = || {
+        Error::new(format!("{}: only UBIFS and JFFS2 keep a past", place.path.display()))
             .with_kind(crate::ErrorKind::Unsupported)
     };
     let (device, volume, starts) = match image::open(place, shape, observer)? {
@@ -72,7 +108,7 @@ pub fn read_place(
             let id = volume.info().id;
             let content = peek::content(&volume);
             if content.is_jffs2() || content.is_read_only() {
-                return Err(not_ubifs());
+                return Err(has_none());
             }
             let mut starts = vec![None; volume.leb_count() as usize];
             let attachment = ubi.attachment();
@@ -86,7 +122,11 @@ pub fn read_place(
             }
             (filesystem::grown(volume, &content) as Arc<dyn LebDevice>, Some(id), starts)
         }
-        Image::Jffs2(_) | Image::Yaffs(_) | Image::Read(_) => return Err(not_ubifs()),
+        Image::Jffs2(image) => {
+            place.refuse_volume()?;
+            return of_jffs2(image, place);
+        }
+        Image::Yaffs(_) | Image::Read(_) => return Err(has_none()),
     };
     let bar = observer.progress(0, "history");
     let mut commits = None;
@@ -95,5 +135,21 @@ pub fn read_place(
         Some(_) => bar.advance(1),
     };
     let history = History::read(&device, &mut step).context(place.path.display())?;
-    Ok(Past { history, device, volume, starts })
+    Ok(Past { history, medium: Medium::Ubifs(device), volume, starts })
+}
+
+fn of_jffs2(image: Jffs2Image, place: &Place) -> Result<Past, Error> {
+    let Jffs2Image { opened, plain_start, .. } = image;
+    let Some((fs, findings)) = opened.into_jffs2() else {
+        return Err(Error::new(format!("{}: no JFFS2", place.path.display())));
+    };
+    let info = *fs.info();
+    let read = History::read_flash(Arc::new(fs), findings);
+    let (history, nodes) = read.context(place.path.display())?;
+    let begin = |block: u32| {
+        let own = info.shape.start + u64::from(block) * u64::from(info.shape.erase_size);
+        plain_start.map(|start| start + own)
+    };
+    let starts = (0..info.blocks).map(begin).collect();
+    Ok(Past { history, medium: Medium::Jffs2(nodes), volume: None, starts })
 }

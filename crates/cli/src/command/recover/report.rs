@@ -5,9 +5,10 @@ use crate::command::history::contents::{Algorithm, Hasher};
 use crate::failure::{Context, Failure};
 use crate::session::Session;
 use eraseblock::raw::base::{Leb, VolumeId};
+use eraseblock::raw::jffs2::Jffs2;
 use eraseblock::raw::mtd::LebDevice;
 use eraseblock::target::Place;
-use eraseblock::target::past::Past;
+use eraseblock::target::past::{Medium, Past};
 use eraseblock::text;
 use serde::Serialize;
 use std::ffi::OsString;
@@ -47,10 +48,11 @@ struct Source {
 
 #[derive(Debug, Serialize)]
 struct Geometry {
+    file_system: &'static str,
     volume: Option<u32>,
-    leb_size: u32,
-    lebs: u32,
-    min_io: u32,
+    /// Bytes of a LEB, or of an eraseblock of a JFFS2, and how many there are.
+    block_size: u32,
+    blocks: u32,
     /// Whether places in the image are known.
     has_offsets: bool,
 }
@@ -75,7 +77,7 @@ impl Before {
     /// Reads the volume, unless the file is enough.
     pub(super) fn or_volume(mut self, past: &Past) -> Self {
         if self.digest.is_none() {
-            self.digest = Some(volume(past.device.as_ref()));
+            self.digest = Some(of_medium(&past.medium));
         }
         self
     }
@@ -89,11 +91,10 @@ impl Before {
         session: &Session,
     ) -> Result<Report, Failure> {
         let is_volume = self.path.metadata()?.file_type().is_char_device();
-        let after =
-            if is_volume { volume(past.device.as_ref()) } else { file(&self.path, session)? };
+        let after = if is_volume { of_medium(&past.medium) } else { file(&self.path, session)? };
         let (size, sha256_before) = self.digest.unwrap_or_default();
         let (_, arguments) = crate::start()?;
-        let device = past.device.as_ref();
+        let (block_size, blocks) = past.medium.blocks();
         Ok(Report {
             tool: "eraseblock",
             version: env!("CARGO_PKG_VERSION"),
@@ -106,10 +107,10 @@ impl Before {
                 sha256_after: after.1,
             },
             geometry: Geometry {
+                file_system: past.medium.name(),
                 volume: past.volume.map(VolumeId::get),
-                leb_size: device.leb_size(),
-                lebs: device.leb_count(),
-                min_io: device.min_io(),
+                block_size,
+                blocks,
                 has_offsets: past.has_offsets(),
             },
             summary,
@@ -154,6 +155,25 @@ fn file(path: &Path, session: &Session) -> Result<(u64, String), Failure> {
     }
     bar.finish_and_clear();
     Ok((size, hasher.finish().sha256.unwrap_or_default()))
+}
+
+/// The same of what a character device shows: a volume, or the eraseblocks of a JFFS2.
+fn of_medium(medium: &Medium) -> (u64, String) {
+    match medium {
+        Medium::Ubifs(device) => volume(device.as_ref()),
+        Medium::Jffs2(nodes) => flash(nodes.fs()),
+    }
+}
+
+/// The same of a JFFS2; an eraseblock that cannot be read counts as zeros.
+fn flash(fs: &Jffs2) -> (u64, String) {
+    let mut hasher = Hasher::new(&[Algorithm::Sha256]);
+    let mut size = 0;
+    fs.visit_blocks(&mut |block| {
+        hasher.update(block);
+        size += block.len() as u64;
+    });
+    (size, hasher.finish().sha256.unwrap_or_default())
 }
 
 /// The same of a volume; a LEB that cannot be read counts as zeros.

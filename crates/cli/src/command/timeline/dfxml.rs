@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use eraseblock::raw::base::VolumeId;
 use eraseblock::raw::history::content::Run;
 use eraseblock::raw::history::{Attributes, Class, Seen, Version};
-use eraseblock::raw::ubifs_format::{Compression, Time};
+use eraseblock::raw::ubifs_format::Time;
 use eraseblock::target::past::Past;
 use eraseblock::text;
 use std::fmt::Write as _;
@@ -53,7 +53,7 @@ pub(super) fn write(
         _ => writeln!(out, "  <volume>")?,
     }
     writeln!(out, "    <block_size>4096</block_size>")?;
-    writeln!(out, "    <ftype_str>ubifs</ftype_str>")?;
+    writeln!(out, "    <ftype_str>{}</ftype_str>", past.medium.name())?;
     let mut number = 0;
     for (version, detail) in rows {
         let paths = version.paths.iter().map(|path| Some(path.as_slice()));
@@ -178,22 +178,24 @@ fn hole(text: &mut String, from: u64, to: u64) {
 fn byte_run(text: &mut String, past: &Past, run: &Run) -> u64 {
     // A block that cannot be read is no hole.
     let Some(stored) = run.stored else { return run.len };
-    let len = run.len.min(stored.size.into());
+    let len = run.len.min(u64::from(stored.size.saturating_sub(run.skip)));
+    let is_plain = stored.codec == "none";
+    // Of plain bytes, the run is those of the file alone.
+    let at = stored.offset + if is_plain { run.skip } else { 0 };
     let _ = write!(text, "       <byte_run file_offset='{}'", run.offset);
-    if let Some(offset) = past.in_file(run.leb, stored.offset) {
+    if let Some(offset) = past.in_file(run.leb, at) {
         let _ = write!(text, " img_offset='{offset}'");
     }
-    match stored.compression {
-        Compression::None => {
-            let _ = write!(text, " len='{len}'");
-        }
-        compression => {
-            let (stored, codec) = (stored.len, compression.name());
-            let _ = write!(text, " len='{stored}' uncompressed_len='{len}'");
-            let _ = write!(text, " eraseblock:codec='{codec}'");
+    if is_plain {
+        let _ = write!(text, " len='{len}'");
+    } else {
+        let _ = write!(text, " len='{}' uncompressed_len='{len}'", stored.len);
+        let _ = write!(text, " eraseblock:codec='{}'", stored.codec);
+        if run.skip > 0 {
+            let _ = write!(text, " eraseblock:skip='{}'", run.skip);
         }
     }
-    let (leb, offset, sqnum) = (run.leb.get(), stored.offset, stored.sqnum);
+    let (leb, offset, sqnum) = (run.leb.get(), at, stored.sqnum);
     let _ = write!(text, " eraseblock:leb='{leb}' eraseblock:leb_offset='{offset}'");
     let _ = writeln!(text, " eraseblock:sqnum='{sqnum}'/>");
     len
