@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// Names above a file that are followed at most: more are a circle.
 const DEEPEST: usize = 512;
-/// Stretches of a file that are told apart at most; more are counted as missing.
+/// Stretches of a file that are kept apart at most; more are counted as missing.
 const STRETCHES: usize = 4096;
 
 /// A node of an inode.

@@ -63,7 +63,7 @@ impl Jffs2 {
                     Item::Dirt { .. } | Item::Free { .. } => continue,
                 };
                 let bytes = block.get(offset as usize..offset as usize + len).unwrap_or_default();
-                let owned = restored(order, bytes, is_accurate);
+                let owned = restored(order, bytes);
                 let at = Location::Peb(Peb::new(peb), offset);
                 if let Some(content) = content(order, &owned, at) {
                     let (place, len) = (start as u32 + offset, owned.len() as u32);
@@ -103,7 +103,7 @@ impl Jffs2 {
         let most = shape.erase_size.saturating_sub(INODE_LEN);
         let mut bytes = vec![0; (INODE_LEN + node.csize.min(most)) as usize];
         self.read_place(place, &mut bytes)?;
-        let bytes = restored(shape.order, &bytes, false);
+        let bytes = restored(shape.order, &bytes);
         let inode = decode::inode(shape.order, &bytes, at).map_err(corrupted)?;
         decode::inode_lengths(&inode, at).map_err(corrupted)?;
         let stored = decode::inode_data(&inode, &bytes, at).map_err(corrupted)?;
@@ -115,10 +115,10 @@ impl Jffs2 {
 }
 
 /// Returns a node as it was before it was marked obsolete: its checksums are those of that time.
-fn restored(order: ByteOrder, bytes: &[u8], is_accurate: bool) -> Vec<u8> {
+fn restored(order: ByteOrder, bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let high = if order == ByteOrder::Big { 2 } else { 3 };
-    if let Some(byte) = bytes.get_mut(high).filter(|_| !is_accurate) {
+    if let Some(byte) = bytes.get_mut(high) {
         *byte |= ACCURATE;
     }
     bytes
