@@ -20,7 +20,7 @@ async function deletedNames(vol) {
             byParent.get(parent).push({ ...row, name: row.path.slice(cut + 1) });
         }
     } catch {
-        // Only UBIFS keeps a past.
+        // Only UBIFS and JFFS2 keep a past.
     }
     return byParent;
 }
@@ -204,7 +204,7 @@ async function details(place, vol, entry, path) {
         const { rows } = await askAll('history', { vol, ino, what: 'versions' }, 'versions', MOST);
         if (rows.length) parts.push(el('h3', {}, 'Versions'), versionsTable(vol, rows, content));
     } catch {
-        // Only UBIFS keeps a past.
+        // Only UBIFS and JFFS2 keep a past.
     }
     fill(place, parts);
     say('/' + path);

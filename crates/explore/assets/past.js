@@ -49,6 +49,20 @@ function timeline(commits, current) {
     return { node, draw };
 }
 
+// Lists the names that are gone.
+async function listDeleted(vol, gone) {
+    try {
+        const { rows } = await askAll('history', { vol, what: 'deleted' }, 'deleted', COMMITS);
+        gone.append(rows.length ? pages('Deleted names', [
+            ['path', (it) => '/' + it.path], ['inode', (it) => it.ino, 'number'], ['class', (it) => el('span', { class: 'tag' }, it.class)],
+            ['last seen in', (it) => (it.last_commit === null ? 'no commit' : 'commit ' + it.last_commit)], ['removed by sqnum', (it) => it.removed_by_sqnum ?? '', 'number'],
+        ], rows, 50) : el('p', { class: 'soft' }, 'none is known'));
+        if (rows.length) gone.append(command(`eraseblock recover ${quoted(world.target)} FOUND`));
+    } catch (error) {
+        gone.append(failure(error));
+    }
+}
+
 export async function pastView(place, rest) {
     const vol = rest[0] || usualVolume();
     const head = el('div', { class: 'bar' }, volumeChoice(vol, (id) => `#/past/${id}`));
@@ -60,8 +74,10 @@ export async function pastView(place, rest) {
         fill(place, head, failure(error));
         return;
     }
+    const gone = el('div', { class: 'panel', id: 'deleted' }, el('h2', {}, 'Deleted names'));
     if (!commits.length) {
-        fill(place, head, el('p', {}, 'No commit of the past is left.'));
+        fill(place, head, el('div', { class: 'stack' }, el('p', {}, 'No commit of the past is left.'), gone));
+        await listDeleted(vol, gone);
         return;
     }
     const at = commits.findIndex((it) => world.asof === 'commit:' + it.number);
@@ -98,20 +114,10 @@ export async function pastView(place, rest) {
         ['left', left], ['changes from', (it) => time(it.earliest)], ['to', (it) => time(it.latest)],
         ['state', (it) => el('button', { onclick: () => { current = commits.indexOf(it); slider.value = String(current); show(); } }, 'Go there')],
     ], commits, 50);
-    const gone = el('div', { class: 'panel', id: 'deleted' }, el('h2', {}, 'Deleted names'));
     fill(place, head, el('div', { class: 'stack' },
         el('div', { class: 'panel' }, el('div', { class: 'bar' }, el('label', {}, 'Show files as of'), slider, where), el('div', {}, picture.node), line),
         tree,
         el('div', { class: 'panel', id: 'commits' }, el('h2', {}, 'Commits'), table), gone));
     await show();
-    try {
-        const { rows } = await askAll('history', { vol, what: 'deleted' }, 'deleted', COMMITS);
-        gone.append(rows.length ? pages('Deleted names', [
-            ['path', (it) => '/' + it.path], ['inode', (it) => it.ino, 'number'], ['class', (it) => el('span', { class: 'tag' }, it.class)],
-            ['last seen in', (it) => (it.last_commit === null ? 'no commit' : 'commit ' + it.last_commit)], ['removed by sqnum', (it) => it.removed_by_sqnum ?? '', 'number'],
-        ], rows, 50) : el('p', { class: 'soft' }, 'none is known'));
-        if (rows.length) gone.append(command(`eraseblock recover ${quoted(world.target)} FOUND`));
-    } catch (error) {
-        gone.append(failure(error));
-    }
+    await listDeleted(vol, gone);
 }

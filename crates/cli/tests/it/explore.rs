@@ -389,3 +389,23 @@ fn a_report_has_the_small_contents_that_fit() {
     let newest = &versions["versions"][0]["newest_sqnum"];
     assert!(all.iter().any(|it| it.0 == format!("content?ino={gone}&sqnum={newest}&vol=0")));
 }
+
+#[test]
+fn the_past_of_a_jffs2_is_shown() {
+    let sample = Sample::new();
+    sample.ok(&["mkfs", "jffs2", "src", "-q", "-o", "j", "--peb", "16KiB", "--pad-to", "512KiB"]);
+    let edited = sample.run(&["edit", "j", "-c", "rm etc/hosts", "-c", "truncate 3 bin/tool"]);
+    assert!(edited.code <= 1, "{}", edited.err);
+    let page = Page::serve(&sample, "j");
+    let deleted = printed(&sample, &["history", "j", "--deleted"]);
+    assert_eq!(deleted["deleted"][0]["path"], "etc/hosts");
+    assert_eq!(page.ask("history?vol=0&what=deleted")["deleted"], deleted["deleted"]);
+    assert_eq!(page.ask("history?vol=0&what=commits")["total"], 0);
+    let ino = deleted["deleted"][0]["ino"].to_string();
+    let versions = printed(&sample, &["history", "j", "--ino", &ino]);
+    let answer = page.ask(&format!("history?vol=0&ino={ino}&what=versions"));
+    assert_eq!(answer["versions"], versions["versions"]);
+    let sqnum = &versions["versions"][0]["newest_sqnum"];
+    let (status, content) = page.send(&format!("content?vol=0&ino={ino}&sqnum={sqnum}&len=100"));
+    assert_eq!((status, &content[..]), (200, &b"127.0.0.1 localhost\n"[..]));
+}
