@@ -203,7 +203,9 @@ def _on_ray(work: Work, units: list[str], out: Path, batch: int, workers: int | 
     from ray.data.checkpoint import CheckpointConfig
 
     if not ray.is_initialized():
-        ray.init(num_cpus=workers)
+        # What starts only for this run needs no page about itself, which takes as long as all the rest.
+        is_there = "RAY_ADDRESS" in os.environ
+        ray.init() if is_there else ray.init(num_cpus=workers, include_dashboard=False)
     source = out / "_units.parquet"
     if not source.exists():
         # Checkpoints filter what is read, so the units are read.
