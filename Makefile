@@ -38,7 +38,7 @@ help:
 	@echo "make demo    build the command and run its main job"
 	@echo "make bench   compare with the peer tools side by side (STRICT=1: fail when a figure is missed)"
 	@echo "make evaluate  published tables of flash, measured again here and in real Linux; writes a report and docs/evaluation.md"
-	@echo "make dist    a static program, a Debian package, a container image, the sources; checksums and an SBOM"
+	@echo "make dist    a static program, a Debian package, a container image, wheels, the sources; checksums and an SBOM"
 	@echo "             (CHECK=1: builds them again from the packed sources, compares the bytes, installs and uses them)"
 	@echo "make site    the documentation as a site with search, in target/site/html (CHECK=1: its links and search)"
 	@echo "make wheel   the Python package with the command, in target/wheels"
@@ -115,10 +115,11 @@ evaluate: setup
 	$(CARGO) build --quiet --release --package xtask --features heap
 	target/release/xtask evaluate $(if $(QUICK),--quick,--write)
 
-# Fills target/dist; the same commit and toolchain give the same bytes. With CHECK=1 the packed sources
+# Fills target/dist; the same commit and toolchain give the same bytes. maturin and Zig, for the wheels, are
+# installed into an environment under target. With CHECK=1 the packed sources
 # are built as well, without a network, and everything is installed and used.
 dist:
-	$(call install,musl-tools binutils dpkg-dev xz-utils $(if $(CHECK),$(DIST_CHECK_PACKAGES)))
+	$(call install,musl-tools binutils dpkg-dev xz-utils python3 python3-venv python3-pip $(if $(CHECK),$(DIST_CHECK_PACKAGES)))
 	@! command -v rustup >/dev/null || rustup --quiet target add x86_64-unknown-linux-musl
 	$(CARGO) xtask dist $(if $(CHECK),--check)
 
@@ -128,7 +129,7 @@ site:
 	$(CARGO) build --quiet --package eraseblock-cli
 	$(CARGO) xtask site $(if $(CHECK),--check)
 
-# Fills target/wheels; maturin is installed into an environment under target.
+# Fills target/wheels with a wheel for systems like this one; `make dist` makes those for older ones.
 wheel:
 	$(call install,python3 python3-venv python3-pip)
 	$(CARGO) xtask wheel

@@ -1,6 +1,6 @@
 //! `cargo xtask dist` fills `target/dist`: the command as one static program, completions, man
-//! pages, licences, an SBOM, a Debian package, a container image, the sources with those of all
-//! dependencies, and checksums of all files. With `--check` it also builds everything a second time,
+//! pages, licences, an SBOM, a Debian package, a container image, wheels of the Python package, the
+//! sources with those of all dependencies, and checksums of all files. With `--check` it also builds everything a second time,
 //! from the packed sources, and uses each part as its users do.
 //!
 //! # Invariants
@@ -15,6 +15,7 @@ mod oci;
 mod sbom;
 mod source;
 mod tree;
+mod wheel;
 
 use crate::command::{cargo_in, output, repository};
 use crate::evaluate::sha256;
@@ -35,6 +36,9 @@ const CARGO_HOME: &str = "/cargo";
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// The file with the software bill of materials.
+const SBOM: &str = "eraseblock.spdx.json";
+
 /// The file with the licences of what others wrote.
 const LICENCES: &str = "THIRD-PARTY-LICENCES";
 
@@ -46,17 +50,25 @@ const SHELLS: [(&str, &str); 5] = [
     ("zsh", "_eraseblock"),
 ];
 
-/// Builds everything and replaces the output of an earlier run; `--check` tries it.
+/// Builds everything and replaces the output of an earlier run; `--check` tries it. `--wheels` makes
+/// only the wheels again, with what an earlier run left.
 pub(crate) fn run(args: &[String]) -> Result<bool> {
     let is_checked = match args {
         [] => false,
         [only] if only == "--check" => true,
+        [only] if only == "--wheels" => {
+            let dist = repository().join("target/dist");
+            wheel::write(&Sources::repository()?, &dist, &commit_time()?)?;
+            check::wheels(&dist)?;
+            return Ok(true);
+        }
         _ => bail!("unknown arguments {args:?}"),
     };
     ensure_committed()?;
-    let programs = Programs::build(&Sources::repository()?)?;
+    let sources = Sources::repository()?;
+    let programs = Programs::build(&sources)?;
     let dist = repository().join("target/dist");
-    let sums = pack(&programs, &dist)?;
+    let sums = pack(&sources, &programs, &dist)?;
     print!("{sums}");
     println!("{} files in {}", sums.lines().count() + 1, dist.display());
     if is_checked { check::run(&dist) } else { Ok(true) }
@@ -109,6 +121,29 @@ impl Sources {
         }
         bail!("cargo has not fetched {}", any.display())
     }
+
+    /// Whether the dependencies lie next to the sources.
+    fn are_packed(&self) -> bool {
+        self.root.join(source::THIRD_PARTY).is_dir()
+    }
+
+    /// Prepares a build: it takes everything from here, and leaves no path of this machine in the
+    /// result.
+    fn settle(&self, command: &mut Command) {
+        let (from, to) = &self.dependencies;
+        let dependencies = format!("{}={to}", from.display());
+        let root = self.root.display();
+        // The last one that matches counts.
+        let flags =
+            format!("--remap-path-prefix={root}=/eraseblock --remap-path-prefix={dependencies}");
+        command
+            .env("CARGO_HOME", &self.cargo_home)
+            .env("CARGO_INCREMENTAL", "0")
+            .env("RUSTFLAGS", flags)
+            .env_remove("CARGO_ENCODED_RUSTFLAGS")
+            .env_remove("CARGO_TARGET_DIR")
+            .env("CFLAGS", format!("-ffile-prefix-map={dependencies}"));
+    }
 }
 
 /// The command for both targets.
@@ -124,7 +159,7 @@ impl Programs {
 }
 
 /// Packs everything into `dist`, and returns its checksums.
-fn pack(programs: &Programs, dist: &Path) -> Result<String> {
+fn pack(from: &Sources, programs: &Programs, dist: &Path) -> Result<String> {
     let epoch = commit_time()?;
     let _ = fs::remove_dir_all(dist);
     fs::create_dir_all(dist.join("completions"))?;
@@ -140,12 +175,13 @@ fn pack(programs: &Programs, dist: &Path) -> Result<String> {
     for name in ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "CHANGELOG.md"] {
         fs::copy(repository().join(name), dist.join(name))?;
     }
-    fs::write(dist.join("eraseblock.spdx.json"), sbom::document(TARGET)?)?;
+    fs::write(dist.join(SBOM), sbom::document(TARGET)?)?;
     let sources = source::tree()?;
     fs::write(dist.join(LICENCES), licences::text(&sources.0, TARGET)?)?;
     deb::write(&programs.shared, dist, &epoch)?;
     oci::write(&command, dist, &epoch)?;
     source::write(&sources, dist, &epoch)?;
+    wheel::write(from, dist, &epoch)?;
     let sums = sums(dist)?;
     fs::write(dist.join("SHA256SUMS"), &sums)?;
     Ok(sums)
@@ -160,30 +196,18 @@ fn commit_time() -> Result<String> {
 
 /// Builds the command for a target.
 fn build(sources: &Sources, target: &str) -> Result<PathBuf> {
-    let (from, to) = &sources.dependencies;
-    let dependencies = format!("{}={to}", from.display());
-    let root = sources.root.display();
     let mut command = cargo_in(&sources.root);
-    if sources.root.join(source::THIRD_PARTY).is_dir() {
+    if sources.are_packed() {
         command.arg("--offline");
     }
-    let status = command
+    command
         .args(["build", "--quiet", "--locked", "--profile", "portable", "--target", target])
-        .args(["--package", "eraseblock-cli"])
-        .env("CARGO_HOME", &sources.cargo_home)
-        .env("CARGO_INCREMENTAL", "0")
-        // The last one that matches counts.
-        .env(
-            "RUSTFLAGS",
-            format!("--remap-path-prefix={root}=/eraseblock --remap-path-prefix={dependencies}"),
-        )
-        .env_remove("CARGO_ENCODED_RUSTFLAGS")
-        .env_remove("CARGO_TARGET_DIR")
-        .env("CFLAGS", format!("-ffile-prefix-map={dependencies}"))
-        // The allocator contains the time at which it was compiled. Its object is kept from one
-        // commit to the next, so the time is no commit's.
-        .env("SOURCE_DATE_EPOCH", "0")
-        .status()?;
+        .args(["--package", "eraseblock-cli"]);
+    sources.settle(&mut command);
+    // The allocator contains the time at which it was compiled. Its object is kept from one commit to
+    // the next, so the time is no commit's.
+    command.env("SOURCE_DATE_EPOCH", "0");
+    let status = command.status()?;
     ensure!(
         status.success(),
         "cannot build for {target} (hint: rustup target add {target}, and musl-gcc of the Debian \
@@ -197,10 +221,15 @@ fn ensure_static(program: &Path) -> Result<()> {
     let headers =
         output(Command::new("readelf").args(["--program-headers", "--wide"]).arg(program))?;
     ensure!(!headers.contains("INTERP"), "{} is not static", program.display());
-    let bytes = fs::read(program)?;
+    ensure_no_path(program)
+}
+
+/// Fails if a file contains a path of this machine.
+fn ensure_no_path(file: &Path) -> Result<()> {
+    let bytes = fs::read(file)?;
     let root = repository().display().to_string();
     let is_there = bytes.windows(root.len()).any(|window| window == root.as_bytes());
-    ensure!(!is_there, "{} contains the path {root}", program.display());
+    ensure!(!is_there, "{} contains the path {root}", file.display());
     Ok(())
 }
 

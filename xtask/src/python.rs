@@ -24,8 +24,9 @@ const PYTHONS: [&str; 6] =
 const GOLDEN: [&str; 3] = ["axfs", "logfs", "yaffs"];
 
 /// What builds and examines the wheel.
-const BUILDERS: [&str; 5] = [
+const BUILDERS: [&str; 6] = [
     "maturin==1.16.0",
+    "ziglang==0.17.1",
     "auditwheel==6.8.2",
     "abi3audit==0.0.26",
     "mypy==2.4.1",
@@ -106,7 +107,7 @@ fn build_wheel(profile: &str) -> Result<PathBuf> {
 }
 
 /// Returns the Python of an environment with what builds and examines wheels.
-fn tools() -> Result<PathBuf> {
+pub(crate) fn tools() -> Result<PathBuf> {
     let folder = repository().join("target/tools/wheel");
     let python = folder.join("bin/python");
     let marker = folder.join("installed");
@@ -120,7 +121,7 @@ fn tools() -> Result<PathBuf> {
 }
 
 /// Makes an environment with the wheel and these packages, and returns its Python.
-fn installed(
+pub(crate) fn installed(
     folder: &Path,
     interpreter: &Path,
     wheel: &Path,
@@ -202,7 +203,7 @@ struct Symbol {
 }
 
 /// Returns the search path of programs, with those next to a Python first.
-fn search(python: &Path) -> Result<OsString> {
+pub(crate) fn search(python: &Path) -> Result<OsString> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let beside = python.parent().map(Path::to_owned);
     Ok(std::env::join_paths(beside.into_iter().chain(std::env::split_paths(&path)))?)
@@ -218,7 +219,7 @@ fn module() -> Result<PathBuf> {
 }
 
 /// Returns a Python that the package is for.
-fn interpreter() -> Result<PathBuf> {
+pub(crate) fn interpreter() -> Result<PathBuf> {
     let found = PYTHONS.into_iter().filter_map(find_program).find(|path| version(path).is_some());
     found.context("no Python from 3.11 on (hint: make setup)")
 }
@@ -291,7 +292,7 @@ fn suite(python: &Path, images: &Path, folder: &[&str]) -> Result<bool> {
 
 /// Puts together the images whose trees are known: the golden ones, unpacked, and
 /// those that the oracle has made.
-fn prepare(images: &Path) -> Result<()> {
+pub(crate) fn prepare(images: &Path) -> Result<()> {
     let golden = images.join("golden");
     let _ = fs::remove_dir_all(images);
     fs::create_dir_all(&golden)?;

@@ -4,8 +4,9 @@
 //! The second time, the packed sources are built in another folder without a network, with a
 //! folder of cargo that has nothing in it.
 
-use super::{Programs, Sources, TARGET, VERSION, pack};
+use super::{LICENCES, Programs, SBOM, Sources, TARGET, VERSION, pack, wheel};
 use crate::command::{cargo_in, find_program, output, repository};
+use crate::python::{self, interpreter, tools};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -53,6 +54,10 @@ pub(super) fn run(dist: &Path) -> Result<bool> {
     for line in installed(&package, &home)?.lines().filter_map(|line| line.strip_prefix("pass: ")) {
         pass(&format!("Debian package: {line}"));
     }
+    wheels(dist)?;
+    pass(
+        "auditwheel and abi3audit accept the wheels; the one for this system works, and so does its command",
+    );
     again(dist, &home)?;
     pass("built from the packed sources, without a network, everything has the same bytes");
     println!("{passed} passed, 0 failed");
@@ -187,6 +192,39 @@ fn debian() -> Result<PathBuf> {
     Ok(archive)
 }
 
+/// Examines the wheels, and uses the one for the C library of this machine.
+pub(super) fn wheels(dist: &Path) -> Result<()> {
+    let home = &repository().join("target/dist-check-wheels");
+    let _ = fs::remove_dir_all(home);
+    let tools = tools()?;
+    let [shared, _] = &wheel::SYSTEMS;
+    for system in &wheel::SYSTEMS {
+        let path = system.wheel(dist)?;
+        let mut audit = Command::new(tools.with_file_name("auditwheel"));
+        // It breaks its lines anywhere.
+        let found = output(audit.arg("show").arg(&path))?;
+        let words: Vec<&str> = found.split_whitespace().collect();
+        let accepted = format!("platform tag: \"{}\".", system.tag);
+        ensure!(words.join(" ").contains(&accepted), "auditwheel: {found}");
+        let mut audit = Command::new(tools.with_file_name("abi3audit"));
+        output(audit.args(["--strict", "--report"]).arg(&path))?;
+        let folder = home.join(system.tag);
+        wheel::unpack(&path, &folder)?;
+        let mut find = Command::new("find");
+        let files = output(find.arg(&folder).args(["-type", "f", "-size", "+0"]))?;
+        for name in [LICENCES, SBOM, "LICENSE-MIT", "LICENSE-APACHE"] {
+            ensure!(files.lines().any(|file| file.ends_with(name)), "{name} is not in {files}");
+        }
+    }
+    let python =
+        python::installed(&home.join("python"), &interpreter()?, &shared.wheel(dist)?, &[])?;
+    let question =
+        "import eraseblock, sys; sys.exit(eraseblock._native.cli('x', ['x', '--version']))";
+    let text = output(Command::new(&python).args(["-I", "-c", question]))?;
+    ensure!(text.trim() == format!("eraseblock {VERSION}"), "it prints {text:?}");
+    demo(&python.with_file_name("eraseblock"))
+}
+
 /// Builds the packed sources and packs everything again; all files must have the same bytes.
 fn again(dist: &Path, home: &Path) -> Result<()> {
     let name = format!("eraseblock-{VERSION}");
@@ -198,7 +236,7 @@ fn again(dist: &Path, home: &Path) -> Result<()> {
     ask.args(["metadata", "--offline", "--frozen", "--format-version", "1"]);
     output(ask.env("CARGO_HOME", &sources.cargo_home))?;
     let second = home.join("dist");
-    pack(&Programs::build(&sources)?, &second)?;
+    pack(&sources, &Programs::build(&sources)?, &second)?;
     let sums = |dir: &Path| fs::read_to_string(dir.join("SHA256SUMS"));
     let (first, second) = (sums(dist)?, sums(&second)?);
     let differ: Vec<&str> =

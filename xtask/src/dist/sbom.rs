@@ -1,5 +1,5 @@
 //! The software bill of materials: an SPDX document of everything that is compiled into the
-//! command, from what cargo resolved and `Cargo.lock` pins.
+//! command and the Python package, from what cargo resolved and `Cargo.lock` pins.
 
 use crate::command::{cargo, output, repository};
 use anyhow::{Context, Result};
@@ -79,11 +79,15 @@ pub(super) fn document(target: &str) -> Result<String> {
     Ok(serde_json::to_string_pretty(&document)? + "\n")
 }
 
-/// Returns name and version of each package that is built for the command, from `cargo tree`. The
+/// The packages that are delivered: the second one contains the first.
+const ROOTS: [&str; 2] = ["eraseblock-cli", "eraseblock-python"];
+
+/// Returns name and version of each package that is built for the command and for Python, from `cargo tree`. The
 /// packages that cargo resolved include those for other packages of the workspace.
 pub(super) fn built(target: &str) -> Result<BTreeSet<String>> {
     let mut command = cargo();
-    command.args(["tree", "--package", "eraseblock-cli", "--edges", "normal,build", "--locked"]);
+    command.args(["tree", "--package", ROOTS[0], "--package", ROOTS[1], "--edges", "normal,build"]);
+    command.arg("--locked");
     command.args(["--prefix", "none", "--target", target]);
     let text = output(command.current_dir(repository()))?;
     let of_line = |line: &str| -> Option<String> {
@@ -99,8 +103,11 @@ fn spdx(
     built: &BTreeSet<String>,
     (commit, created): (&str, &str),
 ) -> Result<Value> {
-    let root = metadata.packages.iter().find(|package| package.name == "eraseblock-cli");
-    let root = root.context("there is no package eraseblock-cli")?;
+    let named = |name: &str| {
+        let found = metadata.packages.iter().find(|package| package.name == name);
+        found.with_context(|| format!("there is no package {name}"))
+    };
+    let [root, whole] = [named(ROOTS[0])?, named(ROOTS[1])?];
     let is_built =
         |package: &&Package| built.contains(&format!("{} v{}", package.name, package.version));
     let names: BTreeMap<&str, &Package> = metadata
@@ -109,14 +116,16 @@ fn spdx(
         .filter(is_built)
         .map(|package| (package.id.as_str(), package))
         .collect();
-    let (used, arrows) = compiled(&metadata.resolve, &root.id, &names);
+    let (used, arrows) = compiled(&metadata.resolve, &whole.id, &names);
     let mut packages: Vec<&Package> = used.iter().filter_map(|id| names.get(id).copied()).collect();
     packages.sort_by_key(|package| (&package.name, &package.version));
-    let mut relationships = vec![json!({
-        "spdxElementId": "SPDXRef-DOCUMENT",
-        "relationshipType": "DESCRIBES",
-        "relatedSpdxElement": reference(root),
-    })];
+    let mut relationships = Vec::from([root, whole].map(|delivered| {
+        json!({
+            "spdxElementId": "SPDXRef-DOCUMENT",
+            "relationshipType": "DESCRIBES",
+            "relatedSpdxElement": reference(delivered),
+        })
+    }));
     let mut pairs: Vec<(String, String)> = Vec::new();
     for (from, to) in arrows {
         let (Some(from), Some(to)) = (names.get(from), names.get(to)) else { continue };
