@@ -4,6 +4,7 @@
 mod abi;
 mod api;
 mod bench;
+mod binwalk;
 mod browser;
 mod capi;
 mod circles;
@@ -64,6 +65,7 @@ const USAGE: &str = "usage: cargo xtask TASK
   bench [--tree DIR] [--rounds N] [--only PART] [--strict]
                                    our command against its peers in one run; --strict fails when
                                    a figure is missed
+  binwalk                          the signatures for binwalk-ng, a workspace of their own
   capi                             the C library, used by C and C++ programs
   circles FOLDER                   circles of calls between the files of a folder
   consumer                         a project outside uses the packaged crates alone
@@ -132,6 +134,7 @@ fn main() -> ExitCode {
         "consumer" => consumer::run(),
         "cuts" => cuts::run(rest),
         "damage" => damage::run(rest),
+        "binwalk" => binwalk::run(rest),
         "dist" => dist::run(rest),
         "explore" => explore::run(rest),
         "evaluate" => evaluate::run(rest),

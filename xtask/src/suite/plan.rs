@@ -31,7 +31,7 @@ struct Row {
 /// In the order of their start. The short form uses one build for everything: tests, mounts, power
 /// cuts and the oracle's guest. Steps of cargo follow each other, because they would only wait for
 /// its lock.
-const ROWS: [Row; 26] = [
+const ROWS: [Row; 27] = [
     Row {
         name: "format",
         short: "{cargo} fmt --all --check",
@@ -150,6 +150,13 @@ const ROWS: [Row; 26] = [
         counts: counts::last_line,
     },
     Row {
+        name: "binwalk",
+        short: "",
+        full: "{xtask} binwalk",
+        after: &["oracle"],
+        counts: counts::of_cargo,
+    },
+    Row {
         name: "planted",
         short: "{xtask} planted --share 16",
         full: "{xtask} planted",
@@ -266,7 +273,7 @@ mod tests {
         };
         let (short, full) = (names(false), names(true));
         assert!(short.iter().all(|name| full.contains(name)));
-        assert_eq!(full.len() - short.len(), 12);
+        assert_eq!(full.len() - short.len(), 13);
     }
 
     #[test]
