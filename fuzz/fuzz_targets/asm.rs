@@ -2,11 +2,10 @@
 //! becomes the image again.
 #![no_main]
 
-use eraseblock_base::ByteOrder;
+use eraseblock_census::Plan;
 use eraseblock_census::text::{assemble, disassemble};
 use eraseblock_census::walk::Tables;
-use eraseblock_census::{Format, Plan, Segment};
-use eraseblock_fuzz::{LEB_SIZE, layout};
+use eraseblock_fuzz::segment;
 use libfuzzer_sys::fuzz_target;
 use std::io::{self, Cursor, Write};
 
@@ -32,14 +31,8 @@ impl Write for Image {
 fuzz_target!(|data: &[u8]| {
     let _ = assemble(&mut Cursor::new(data), None, &mut Image(Vec::new()));
     let Some((choice, image)) = data.split_first() else { return };
-    let format = match choice % 4 {
-        0 => Format::Ubi(layout()),
-        1 => Format::Ubifs { leb_size: LEB_SIZE },
-        2 => Format::Jffs2 { block_size: 8192, order: ByteOrder::Little },
-        _ => Format::Jffs2 { block_size: 8192, order: ByteOrder::Big },
-    };
     let image = image.to_vec();
-    let known = vec![Segment { offset: 0, len: image.len() as u64, format }];
+    let known = vec![segment(*choice, &image)];
     let plan = Plan::new(&image, known).expect("memory can be read");
     let mut text = Vec::new();
     disassemble(&image, &plan, &Tables::new(), None, &mut text).expect("memory can be written");

@@ -1,6 +1,7 @@
 //! What fuzz targets share: the shapes of the small devices they read, and reading everything.
 
 use eraseblock_base::{ByteOrder, Location};
+use eraseblock_census::{Format, Segment};
 use eraseblock_jffs2::{Jffs2, Source};
 use eraseblock_mtd::LebDevice;
 use eraseblock_recording::{FioExport, FioVersion, Reader};
@@ -25,6 +26,17 @@ pub const MIN_IO: u32 = 512;
 /// Most entries visited and most bytes read of a file: inputs are small, what they claim may not be.
 const VISITS: u32 = 2000;
 const READ_MOST: u64 = 64 << 10;
+
+/// Bytes of an image as one segment, in a format that a number chooses.
+pub fn segment(choice: u8, image: &[u8]) -> Segment {
+    let format = match choice % 4 {
+        0 => Format::Ubi(layout()),
+        1 => Format::Ubifs { leb_size: LEB_SIZE },
+        2 => Format::Jffs2 { block_size: 8192, order: ByteOrder::Little },
+        _ => Format::Jffs2 { block_size: 8192, order: ByteOrder::Big },
+    };
+    Segment { offset: 0, len: image.len() as u64, format }
+}
 
 /// The layout of headers on the device.
 pub fn layout() -> HeaderLayout {

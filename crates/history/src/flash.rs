@@ -14,6 +14,7 @@ use eraseblock_jffs2_format::Inode;
 use eraseblock_jffs2_format::constants::{ROOT_INO, compression};
 use eraseblock_ubifs_format::Time;
 use eraseblock_ubifs_format::constants::BLOCK_SIZE;
+use eraseblock_ubifs_format::node::file_type;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -40,7 +41,7 @@ impl Part {
     }
 
     fn is_file(&self) -> bool {
-        self.inode.mode & 0o170_000 == 0o100_000
+        self.inode.mode & file_type::MASK == file_type::REGULAR
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::nodes::{InodeNode, Leaf, Nodes, Place};
 use crate::tree::FileState;
 use eraseblock_ubifs_format::constants::BLOCK_SIZE;
+use eraseblock_ubifs_format::node::file_type;
 use eraseblock_ubifs_format::{Key, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -200,7 +201,7 @@ fn by_inode(nodes: &Nodes, leaf: Leaf, inode: &InodeNode, blocks: &[Place], next
         }
     }
     let there = newest_of.len() as u64;
-    let is_regular = inode.mode & 0o170_000 == 0o100_000;
+    let is_regular = inode.mode & file_type::MASK == file_type::REGULAR;
     let missing = if is_regular { ends - there } else { 0 };
     let newest = newest_of.values().map(|block| block.sqnum).fold(leaf.sqnum, u64::max);
     Version {

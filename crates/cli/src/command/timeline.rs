@@ -12,6 +12,7 @@ use eraseblock::raw::base::VolumeId;
 use eraseblock::raw::history::content::{Content, Run};
 use eraseblock::raw::history::{Class, Seen, Version};
 use eraseblock::raw::ubifs_format::Time;
+use eraseblock::raw::ubifs_format::node::file_type;
 use eraseblock::target::past::Past;
 use eraseblock::text;
 use serde::Serialize;
@@ -277,14 +278,14 @@ fn escaped(path: &[u8]) -> String {
 
 /// The letter of a type, as the Sleuth Kit has it.
 fn kind_letter(mode: u32) -> char {
-    match mode & 0o170_000 {
-        0o040_000 => 'd',
-        0o120_000 => 'l',
-        0o060_000 => 'b',
-        0o020_000 => 'c',
-        0o010_000 => 'p',
+    match mode & file_type::MASK {
+        file_type::DIRECTORY => 'd',
+        file_type::SYMLINK => 'l',
+        file_type::BLOCK => 'b',
+        file_type::CHAR => 'c',
+        file_type::FIFO => 'p',
         // `s` is a shadow inode of Solaris.
-        0o140_000 => 'h',
+        file_type::SOCKET => 'h',
         _ => 'r',
     }
 }

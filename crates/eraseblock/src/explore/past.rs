@@ -9,6 +9,7 @@ use crate::target::past::{self, Past};
 use eraseblock_explore::{Question, Refusal};
 use eraseblock_history::content::Contents;
 use eraseblock_history::{Seen, Version};
+use eraseblock_ubifs_format::node::file_type;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -107,7 +108,7 @@ impl Pasts {
         let of = |version: &Version| {
             let known = version.attributes?;
             let is_past = !matches!(version.seen, Seen::Now { .. });
-            let is_file = known.mode & 0o170_000 == 0o100_000 && !known.is_encrypted;
+            let is_file = known.mode & file_type::MASK == file_type::REGULAR && !known.is_encrypted;
             let size = known.size;
             let is_wanted = is_past && is_file && size > 0 && size <= limit;
             let (ino, sqnum) = (version.ino.into(), Some(version.newest));

@@ -2,6 +2,8 @@
 
 use eraseblock::raw::history::content::Content;
 use eraseblock::raw::history::{Seen, Version};
+use eraseblock::raw::ubifs_format::constants::BLOCK_SIZE;
+use eraseblock::raw::ubifs_format::node::file_type;
 use eraseblock::raw::vfs::FsError;
 use eraseblock::text;
 use md5::Md5;
@@ -11,10 +13,6 @@ use std::io;
 
 /// Bytes read at a time.
 const CHUNK: u64 = 1 << 20;
-/// Bytes of a block of UBIFS.
-const BLOCK: u64 = 4096;
-/// The type in a POSIX mode.
-const TYPE: u32 = 0o170_000;
 
 /// What a content is identified by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -83,9 +81,9 @@ pub(crate) enum Kind {
 impl Kind {
     /// Returns that of a version.
     pub(crate) fn of(version: &Version) -> Self {
-        match version.attributes.map_or(0o100_000, |known| known.mode & TYPE) {
-            0o100_000 => Self::File,
-            0o120_000 => Self::Link,
+        match version.attributes.map_or(file_type::REGULAR, |known| known.mode & file_type::MASK) {
+            file_type::REGULAR => Self::File,
+            file_type::SYMLINK => Self::Link,
             _ => Self::Other,
         }
     }
@@ -120,9 +118,9 @@ pub(crate) fn pieces(content: &Content, sink: &mut Sink<'_>) -> io::Result<()> {
         let buffer = buffer.get_mut(..len).unwrap_or_default();
         match content.read(at, buffer) {
             Ok(()) => sink(at, buffer, None)?,
-            Err(_) if chunk > BLOCK => {
+            Err(_) if chunk > BLOCK_SIZE.into() => {
                 // One block spoils no others.
-                chunk = BLOCK;
+                chunk = BLOCK_SIZE.into();
                 continue;
             }
             Err(error) => {

@@ -8,6 +8,7 @@ use eraseblock::raw::base::VolumeId;
 use eraseblock::raw::history::content::Run;
 use eraseblock::raw::history::{Attributes, Class, Seen, Version};
 use eraseblock::raw::ubifs_format::Time;
+use eraseblock::raw::ubifs_format::node::file_type;
 use eraseblock::target::past::Past;
 use eraseblock::text;
 use std::fmt::Write as _;
@@ -212,14 +213,14 @@ fn moment(time: Time) -> String {
 
 /// The number of a type in the Sleuth Kit.
 fn meta_type(mode: u32) -> u32 {
-    match mode & 0o170_000 {
-        0o100_000 => 1,
-        0o040_000 => 2,
-        0o010_000 => 3,
-        0o020_000 => 4,
-        0o060_000 => 5,
-        0o120_000 => 6,
-        0o140_000 => 8,
+    match mode & file_type::MASK {
+        file_type::REGULAR => 1,
+        file_type::DIRECTORY => 2,
+        file_type::FIFO => 3,
+        file_type::CHAR => 4,
+        file_type::BLOCK => 5,
+        file_type::SYMLINK => 6,
+        file_type::SOCKET => 8,
         _ => 0,
     }
 }
