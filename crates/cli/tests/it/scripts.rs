@@ -38,8 +38,22 @@ fn sources(sample: &Sample) {
         let _ = writeln!(text, "{number}");
         text
     });
-    fs::write(tree("numbers"), numbers).unwrap();
+    fs::write(tree("numbers"), &numbers).unwrap();
     fs::write(sample.path("kernel"), noise(40_000)).unwrap();
+    for folder in ["twins", "full"] {
+        fs::create_dir(sample.path(folder)).unwrap();
+    }
+    for (name, content) in [("3", "3\n"), ("one", "one\n"), ("two", "two\n")] {
+        fs::write(sample.path(&format!("twins/file-{name}")), content).unwrap();
+    }
+    let inodes: Vec<u8> = (1000..2024_u64).flat_map(u64::to_le_bytes).collect();
+    fs::write(sample.path("twins/inodes"), inodes).unwrap();
+    for name in ["a", "b", "c"] {
+        fs::write(sample.path(&format!("full/{name}")), noise(40_000)).unwrap();
+    }
+    for name in ["more", "numbers"] {
+        fs::write(sample.path(&format!("full/{name}")), &numbers).unwrap();
+    }
     fs::write(sample.path("layout.toml"), [FLASH, ROOTFS].concat()).unwrap();
     fs::write(sample.path("device.toml"), [FLASH, KERNEL, ROOTFS].concat()).unwrap();
 }

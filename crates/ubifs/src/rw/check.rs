@@ -148,7 +148,7 @@ impl Core {
         };
         let nodes = self.all_nodes()?;
         let seen = self.check_main_area(&nodes, breaches)?;
-        self.check_orphans_listed(&seen, &places, &committed, breaches);
+        inodes::check_orphans_listed(&seen, &places, &committed, breaches);
         self.check_inodes(&seen, breaches);
         let is_settled = self.pages.len() == 0 && self.inodes.dirty().is_empty();
         if is_settled && !self.store.budget.owes_nothing() {

@@ -165,36 +165,32 @@ impl Core {
             about.wrong("X2", "entries, but it is no directory");
         }
     }
+}
 
-    /// O2, M10: inodes without links in the committed index are listed.
-    pub(super) fn check_orphans_listed(
-        &self,
-        seen: &Seen,
-        committed_at: &InodePlaces,
-        committed: &Committed,
-        breaches: &mut Breaches,
-    ) {
-        // A read-only mount repairs in memory, so there is no state below it in memory.
-        if self.options.read_only {
-            return;
+/// O2, M10: inodes without links in the committed index are listed. A read-only mount has removed those
+/// that are, in memory: what is left is not.
+pub(super) fn check_orphans_listed(
+    seen: &Seen,
+    committed_at: &InodePlaces,
+    committed: &Committed,
+    breaches: &mut Breaches,
+) {
+    for (ino, node) in seen.iter().filter_map(|(ino, inode)| Some((*ino, inode.node?))) {
+        let is_committed = || committed_at.binary_search(&(ino, node.place)).is_ok();
+        if node.nlink != 0 || !is_committed() {
+            continue;
         }
-        for (ino, node) in seen.iter().filter_map(|(ino, inode)| Some((*ino, inode.node?))) {
-            let is_committed = || committed_at.binary_search(&(ino, node.place)).is_ok();
-            if node.nlink != 0 || !is_committed() {
-                continue;
+        let place = node.place.location();
+        match &committed.orphans {
+            None => {
+                let message = "an orphan, but the master says there are none";
+                breaches.add(place, "orphan-unlisted", "M10", message);
             }
-            let place = node.place.location();
-            match &committed.orphans {
-                None => {
-                    let message = "an orphan, but the master says there are none";
-                    breaches.add(place, "orphan-unlisted", "M10", message);
-                }
-                Some(listed) if !listed.contains(&ino) => {
-                    let message = format!("inode {ino} is an orphan, but not listed as one");
-                    breaches.add(place, "orphan-unlisted", "O2", message);
-                }
-                Some(_) => {}
+            Some(listed) if !listed.contains(&ino) => {
+                let message = format!("inode {ino} is an orphan, but not listed as one");
+                breaches.add(place, "orphan-unlisted", "O2", message);
             }
+            Some(_) => {}
         }
     }
 }

@@ -194,7 +194,10 @@ impl Walk<'_> {
                 Some(slot) => *slot = props,
                 None if props == LebProps::empty(self.flash.leb_size) => {}
                 None => {
-                    let message = format!("properties after the last LEB: {props:?}");
+                    let LebProps { free, dirty, .. } = props;
+                    let message = format!(
+                        "{free} bytes free and {dirty} dirty in a LEB after the last, expected an empty one"
+                    );
                     self.breaches.add(place, "lpt-corrupt", "P2", message);
                 }
             }
