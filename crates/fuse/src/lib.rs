@@ -16,6 +16,7 @@ mod flags;
 mod ids;
 mod lookups;
 mod mount;
+mod requester;
 mod source;
 mod status;
 
@@ -23,5 +24,6 @@ pub use eraseblock_vfs::Served;
 pub use eraseblock_vfs::background::BackgroundWork;
 pub use ids::{IdMap, IdMapError, IdMaps, IdRange};
 pub use mount::{MountError, MountOptions, Mounted, Report, Stopper, is_dead, mount};
+pub use requester::requester;
 pub use source::{decoded, source_name, source_path};
 pub use status::{STATUS, Status, Traffic};

@@ -19,13 +19,28 @@ use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Returns the nanoseconds since the recording began.
-pub struct Clock(Box<dyn Fn() -> u64 + Send + Sync>);
+type Number = Box<dyn Fn() -> u64 + Send + Sync>;
+
+/// Returns when a step is done, in nanoseconds since the recording began, and by which thread.
+pub struct Clock {
+    now: Number,
+    thread: Number,
+}
 
 impl Clock {
-    /// Uses a function of the caller.
+    /// Uses a function of the caller; which threads do it is not known.
     pub fn new(now: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
-        Self(Box::new(now))
+        Self { now: Box::new(now), thread: Box::new(|| 0) }
+    }
+
+    /// Also uses a function that returns the number of the thread whose call is handled; 0 if it is unknown.
+    #[must_use]
+    pub fn with_threads(self, thread: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        Self { thread: Box::new(thread), ..self }
+    }
+
+    fn step(&self, op: Op) -> Step {
+        Step { at: (self.now)(), thread: (self.thread)(), op }
     }
 }
 
@@ -102,7 +117,7 @@ impl<W: Write + Send + fmt::Debug> Recorder<W> {
         if state.failed.is_none()
             && let Some(op) = op(&mut state, &done)
         {
-            state.put((self.clock.0)(), op);
+            state.put(&self.clock.step(op));
         }
         Ok(done)
     }
@@ -111,16 +126,16 @@ impl<W: Write + Send + fmt::Debug> Recorder<W> {
     fn on(&self, ino: Ino, op: impl FnOnce(u64) -> Op) {
         let mut state = self.lock();
         if let Some(file) = state.number(ino).filter(|_| state.failed.is_none()) {
-            state.put((self.clock.0)(), op(file));
+            state.put(&self.clock.step(op(file)));
         }
     }
 }
 
 impl<W: Write> State<W> {
-    fn put(&mut self, at: u64, op: Op) {
+    fn put(&mut self, step: &Step) {
         self.steps += 1;
-        self.paths.follow(&op);
-        if let Err(error) = self.writer.step(&Step { at, thread: 0, op }) {
+        self.paths.follow(&step.op);
+        if let Err(error) = self.writer.step(step) {
             self.failed = Some(error);
         }
     }
@@ -160,7 +175,7 @@ impl<W: Write + Send + fmt::Debug> FileSystem for Recorder<W> {
             let (file, path) = (state.add(ino), Name::new(&path));
             let size = if attr.kind == FileKind::Regular { attr.size } else { 0 };
             let op = Op::Found { file, path, kind: attr.kind.into(), size };
-            state.put((self.clock.0)(), op);
+            state.put(&self.clock.step(op));
         }
         Ok(ino)
     }

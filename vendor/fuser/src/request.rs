@@ -103,6 +103,7 @@ impl<'a> RequestWithSender<'a> {
             return Err(Errno::EIO);
         };
 
+        filesystem.begin(self.request_header());
         match op {
             // Filesystem initialization - should not happen after handshake completed
             ll::Operation::Init(_) => {

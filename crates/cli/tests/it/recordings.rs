@@ -5,10 +5,12 @@ use crate::mount::mounted;
 use crate::mount_rw::{nor, with_volumes};
 use crate::sample::Sample;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 
 /// The recordings of the repository.
 fn recordings() -> Vec<PathBuf> {
@@ -42,6 +44,19 @@ fn the_recordings_of_the_repository_are_replayed_everywhere() {
     }
 }
 
+/// Returns the number of the calling thread.
+fn thread_number() -> u64 {
+    let link = fs::read_link("/proc/thread-self").unwrap();
+    link.file_name().unwrap().to_str().unwrap().parse().unwrap()
+}
+
+/// Returns the threads that wrote, or created something.
+fn writers(recording: &str) -> BTreeSet<u64> {
+    let steps = recording.lines().skip(1).map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let steps = steps.filter(|step| step["op"] == "write" || step["op"] == "create");
+    steps.map(|step| step["thread"].as_u64().unwrap()).collect()
+}
+
 #[test]
 fn a_mount_records_what_is_done_in_it() {
     let sample = nor();
@@ -55,14 +70,19 @@ fn a_mount_records_what_is_done_in_it() {
     fs::rename(dir.join("d/new"), dir.join("d/old")).unwrap();
     fs::write(dir.join("gone"), "x").unwrap();
     fs::remove_file(dir.join("gone")).unwrap();
+    let name = dir.join("d/by-another");
+    let another = thread::spawn(move || fs::write(name, "y").map(|()| thread_number()));
+    let another = another.join().unwrap().unwrap();
     sample.ok(&["umount", "m"]);
+    let written = writers(&fs::read_to_string(sample.path("app.ops")).unwrap());
+    assert_eq!(written.into_iter().collect::<Vec<_>>(), [thread_number(), another]);
     let found = replay(&sample, &["app.ops", "--fs", "jffs2"]);
     let steps = &found["steps"];
     assert_eq!(
         [&steps["create"], &steps["rename"], &steps["unlink"]].map(Value::as_u64),
-        [Some(3), Some(1), Some(1)]
+        [Some(4), Some(1), Some(1)]
     );
-    assert_eq!(found["written"], 30_001);
+    assert_eq!(found["written"], 30_002);
     // In another image it leaves the same names.
     let other = with_volumes();
     fs::copy(sample.path("app.ops"), other.path("app.ops")).unwrap();

@@ -6,6 +6,7 @@ use super::xattrs::{Sized, sized};
 use super::{Adapter, Changes};
 use crate::convert::new_node;
 use crate::errno::Fault;
+use crate::requester;
 use eraseblock_vfs::NewKind;
 use fuser::{
     AccessFlags, BsdFileFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation,
@@ -139,6 +140,10 @@ impl Filesystem for Adapter {
         if let Some(over) = self.over.take() {
             over();
         }
+    }
+
+    fn begin(&self, req: &Request) {
+        requester::begin(req.pid());
     }
 
     fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {

@@ -3,7 +3,7 @@
 use crate::failure::{Context, Failure};
 use crate::held::Held;
 use crate::session::Session;
-use eraseblock::raw::fuse::Served;
+use eraseblock::raw::fuse::{Served, requester};
 use eraseblock::raw::recording::{Clock, Recorder};
 use std::fs::File;
 use std::io::BufWriter;
@@ -31,7 +31,8 @@ impl Recording {
         let out = BufWriter::new(file.context(path.display())?);
         let start = Instant::now();
         let clock =
-            Clock::new(move || u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
+            Clock::new(move || u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+                .with_threads(|| requester().into());
         let recorder = Recorder::new(Arc::clone(fs), out, clock).context(path.display())?;
         let recorder = Arc::new(recorder);
         volume.served = Served::ReadWrite(Arc::clone(&recorder) as _);
