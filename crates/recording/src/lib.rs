@@ -15,6 +15,7 @@ mod blkparse;
 mod content;
 mod error;
 mod fio;
+mod folder;
 mod named;
 mod op;
 mod paths;
@@ -29,6 +30,7 @@ mod tests;
 
 pub use error::RecordingError;
 pub use fio::{FioExport, FioVersion};
+pub use folder::FolderReplay;
 pub use op::{How, Kind, Name, Op, Step};
 pub use reader::{MAX_LINE, Origin, Reader};
 pub use recorder::{Clock, Recorder};

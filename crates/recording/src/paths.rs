@@ -1,19 +1,22 @@
 //! Which file has which path, while a recording is read.
 
 use crate::op::{How, Name, Op};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The paths of files, from the root without a slash at the start.
 #[derive(Debug, Default)]
 pub(crate) struct Paths {
     files: BTreeMap<Vec<u8>, u64>,
-    paths: HashMap<u64, Vec<u8>>,
+    /// One path of each file.
+    places: HashMap<u64, Vec<u8>>,
+    /// Files that had several paths at once.
+    linked: HashSet<u64>,
 }
 
 impl Paths {
     /// Returns the path of a file; `None` if it has none.
     pub(crate) fn of(&self, file: u64) -> Option<&[u8]> {
-        if file == 0 { Some(b"") } else { self.paths.get(&file).map(Vec::as_slice) }
+        if file == 0 { Some(b"") } else { self.places.get(&file).map(Vec::as_slice) }
     }
 
     /// Returns the file that has a path.
@@ -38,14 +41,15 @@ impl Paths {
             }
             Op::Create { file, dir, name, .. } | Op::Link { file, dir, name } => {
                 if let Some(path) = self.in_dir(*dir, name) {
+                    if self.places.contains_key(file) {
+                        self.linked.insert(*file);
+                    }
                     self.name(*file, path);
                 }
             }
             Op::Unlink { dir, name } | Op::RemoveDir { dir, name } => {
-                if let Some(file) =
-                    self.in_dir(*dir, name).and_then(|path| self.files.remove(&path))
-                {
-                    self.paths.remove(&file);
+                if let Some(path) = self.in_dir(*dir, name) {
+                    self.forget(&path);
                 }
             }
             Op::Rename { dir, name, to, new, how } => {
@@ -67,14 +71,27 @@ impl Paths {
 
     fn name(&mut self, file: u64, path: Vec<u8>) {
         self.files.insert(path.clone(), file);
-        self.paths.insert(file, path);
+        self.places.insert(file, path);
     }
 
-    /// Moves a path and everything below it; what had the new path has none any more.
-    fn rename(&mut self, old: &[u8], new: &[u8]) {
-        if let Some(replaced) = self.files.remove(new) {
-            self.paths.remove(&replaced);
+    /// Removes a path; the file keeps another, if it has one.
+    fn forget(&mut self, path: &[u8]) {
+        let Some(file) = self.files.remove(path) else { return };
+        self.places.remove(&file);
+        if self.linked.contains(&file)
+            && let Some((other, _)) = self.files.iter().find(|(_, known)| **known == file)
+        {
+            self.places.insert(file, other.clone());
         }
+    }
+
+    /// Moves a path and everything below it; what had the new path loses it. Nothing happens to two names of
+    /// one file.
+    fn rename(&mut self, old: &[u8], new: &[u8]) {
+        if self.at(old).is_some() && self.at(old) == self.at(new) {
+            return;
+        }
+        self.forget(new);
         let below = [old, b"/"].concat();
         let moved = self.files.range(below.clone()..).take_while(|it| it.0.starts_with(&below));
         let mut moved: Vec<(Vec<u8>, u64)> =

@@ -11,9 +11,9 @@ use eraseblock_vfs::{
 use std::collections::{BTreeMap, HashMap};
 
 /// Bytes that are written or read with one call.
-const PIECE: u64 = 128 << 10;
+pub(crate) const PIECE: u64 = 128 << 10;
 /// The longest value of an extended attribute.
-const LONGEST_VALUE: u32 = 65_536;
+pub(crate) const LONGEST_VALUE: u32 = 65_536;
 /// A pause in which a mount begins its background work, in nanoseconds.
 pub const QUIET: u64 = 500_000_000;
 /// Steps of background work in a pause.

@@ -9,6 +9,9 @@ use eraseblock_vfs_testkit::ops::{self, Slots, apply, strategy};
 use eraseblock_vfs_testkit::{ModelFs, ModelRules};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 const FILE: NewInode<'static> =
@@ -80,6 +83,37 @@ fn replayed(bytes: &[u8], fs: &dyn WritableFileSystem) -> Counts {
     replay.finish().unwrap()
 }
 
+fn replayed_in(bytes: &[u8], folder: &Path) -> Counts {
+    let mut replay = FolderReplay::new(folder, 1).unwrap();
+    for step in steps(bytes, "") {
+        replay.step(&step).unwrap_or_else(|error| panic!("{step:?}: {error}"));
+    }
+    replay.finish().unwrap()
+}
+
+/// Paths with kinds and sizes, of a directory of this machine.
+fn shown_in(folder: &Path) -> BTreeMap<Vec<u8>, (Kind, u64)> {
+    let mut all = BTreeMap::new();
+    let mut queue = vec![(folder.to_owned(), Vec::new())];
+    while let Some((dir, path)) = queue.pop() {
+        for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
+            let path = [&path, &b"/"[..], entry.file_name().as_bytes()].concat();
+            let found = entry.metadata().unwrap();
+            let kind = match found.file_type() {
+                kind if kind.is_dir() => Kind::Directory,
+                kind if kind.is_file() => Kind::File,
+                kind if kind.is_symlink() => Kind::Symlink,
+                _ => Kind::Special,
+            };
+            all.insert(path.clone(), (kind, if kind == Kind::File { found.len() } else { 0 }));
+            if kind == Kind::Directory {
+                queue.push((entry.path(), path));
+            }
+        }
+    }
+    all
+}
+
 /// Whether an operation works without a restart.
 fn is_steady(op: &ops::Op) -> bool {
     !matches!(op, ops::Op::Restart | ops::Op::SyncAndCut)
@@ -102,6 +136,9 @@ proptest! {
         let again = model();
         replayed(&out.bytes(), &again);
         prop_assert_eq!(shown(&again), shown(&*recorded));
+        let folder = tempfile::tempdir().unwrap();
+        replayed_in(&out.bytes(), folder.path());
+        prop_assert_eq!(shown_in(folder.path()), shown(&*recorded));
     }
 
     /// No changed line makes a reader panic.
@@ -158,6 +195,88 @@ fn a_recording_in_text_is_replayed() {
         (b"/etc/config", (Kind::File, 900)),
     ];
     assert_eq!(shown(&fs), expected.map(|(path, it)| (path.to_vec(), it)).into());
+}
+
+#[test]
+fn a_file_without_a_name_is_used_while_it_is_open() {
+    let text = r#"{"recording":"eraseblock ops","version":1}
+{"at":0,"op":"create","file":1,"dir":0,"name":"a","kind":"file","mode":0}
+{"at":1,"op":"open","file":1}
+{"at":2,"op":"link","file":1,"dir":0,"name":"b"}
+{"at":3,"op":"unlink","dir":0,"name":"b"}
+{"at":4,"op":"resize","file":1,"size":70}
+{"at":5,"op":"unlink","dir":0,"name":"a"}
+{"at":6,"op":"write","file":1,"offset":0,"len":10,"dense":30}
+{"at":7,"op":"sync-file","file":1}
+{"at":8,"op":"release","file":1}
+{"at":9,"op":"create-unnamed","file":2,"dir":0,"mode":384}
+{"at":10,"op":"write","file":2,"offset":5,"len":10,"dense":30}
+{"at":11,"op":"link","file":2,"dir":0,"name":"late"}
+{"at":12,"op":"release","file":2}
+{"at":13,"op":"set-attr","file":2}
+{"at":14,"op":"set-attr","file":2,"mode":256}
+{"at":15,"op":"sync"}
+"#;
+    let folder = tempfile::tempdir().unwrap();
+    let counts = replayed_in(text.as_bytes(), folder.path());
+    assert_eq!(counts.steps.values().sum::<u64>() + counts.unsupported, 16);
+    assert_eq!(shown_in(folder.path()), [(b"/late".to_vec(), (Kind::File, 15))].into());
+}
+
+/// A recording may come from anywhere: neither a name nor a link in it leads out of the directory.
+#[test]
+fn a_replay_stays_in_its_directory() {
+    let outer = tempfile::tempdir().unwrap();
+    let inner = outer.path().join("inner");
+    let out = Name::new(outer.path().as_os_str().as_bytes());
+    let file = |dir, name: &str| Op::Create {
+        file: 9,
+        dir,
+        name: Name::new(name.as_bytes()),
+        kind: Kind::File,
+        mode: 0o600,
+        target: None,
+    };
+    let link = |name: &str| Op::Create {
+        file: 1,
+        dir: 0,
+        name: Name::new(name.as_bytes()),
+        kind: Kind::Symlink,
+        mode: 0o777,
+        target: Some(out.clone()),
+    };
+    let found = |path: &str| Op::Found {
+        file: 1,
+        path: Name::new(path.as_bytes()),
+        kind: Kind::File,
+        size: 5,
+    };
+    let bad = [
+        vec![file(0, "../x")],
+        vec![file(0, "..")],
+        vec![file(0, "")],
+        vec![found("/x/../../x")],
+        vec![link("out"), file(1, "x")],
+        vec![link("out"), file(0, "out/x")],
+        vec![link("out"), Op::Write { file: 1, offset: 0, len: 5, dense: 1 }],
+        vec![file(7, "x")],
+    ];
+    for ops in bad {
+        fs::create_dir(&inner).unwrap();
+        let mut replay = FolderReplay::new(&inner, 1).unwrap();
+        let steps: Vec<Step> = ops.into_iter().map(|op| Step { at: 0, thread: 0, op }).collect();
+        let done: Vec<bool> = steps.iter().map(|step| replay.step(step).is_ok()).collect();
+        let unsupported = replay.finish().unwrap().unsupported;
+        assert!(done.last() == Some(&false) || unsupported == 1, "{steps:?}");
+        fs::remove_dir_all(&inner).unwrap();
+        assert_eq!(fs::read_dir(outer.path()).unwrap().count(), 0);
+    }
+    fs::create_dir(&inner).unwrap();
+    fs::create_dir(inner.join("lost+found")).unwrap();
+    FolderReplay::new(&inner, 1).unwrap();
+    fs::write(inner.join("mine"), "x").unwrap();
+    let error = FolderReplay::new(&inner, 1).unwrap_err();
+    assert!(error.to_string().contains("mine in it"), "{error}");
 }
 
 /// What was there before the recording is named when it is used, by the path that it has then.

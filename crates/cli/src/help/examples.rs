@@ -397,6 +397,10 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
                 "eraseblock lab replay-ops job.log --on board.ubi:data",
                 "A recording of fio, in an image",
             ),
+            (
+                "eraseblock lab replay-ops app.ops --in /mnt",
+                "The same in a file system of the kernel that is mounted there, and empty",
+            ),
         ],
     ),
     (

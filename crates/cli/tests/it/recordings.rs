@@ -41,6 +41,19 @@ fn the_recordings_of_the_repository_are_replayed_everywhere() {
             assert!(other["flash"]["page_programs"].as_u64().unwrap() > 50, "{path}: {other}");
         }
         assert_eq!(replay(&sample, &[path]), found[0], "the same twice: {path}");
+        // In the kernel's file system below the tests, too.
+        let folder = tempfile::tempdir_in(sample.path("")).unwrap();
+        let here = replay(&sample, &[path, "--in", folder.path().to_str().unwrap()]);
+        let steps = |found: &Value| {
+            let steps = found["steps"].as_object().unwrap().values().map(|it| it.as_u64().unwrap());
+            steps.sum::<u64>() + found["unsupported"].as_u64().unwrap()
+        };
+        assert_eq!(steps(&here), steps(&found[0]), "{path}");
+        assert_eq!((&here["written"], &here["read"]), (&found[0]["written"], &found[0]["read"]));
+        assert_eq!(&here["flash"], &Value::Null);
+        let again =
+            sample.run(&["lab", "replay-ops", path, "--in", folder.path().to_str().unwrap()]);
+        assert!(again.code > 1 && again.err.contains("expected an empty one"), "{}", again.err);
     }
 }
 

@@ -13,13 +13,14 @@ use eraseblock::raw::lab::files::{Jffs2Stack, Stack, Yaffs2Stack, ubifs};
 use eraseblock::raw::mtd::Access;
 use eraseblock::raw::nandsim::Counters;
 use eraseblock::raw::recording::{
-    Counts, FioExport, FioVersion, Origin, Pace, Reader, Replay, Step, Writer,
+    Counts, FioExport, FioVersion, FolderReplay, Origin, Pace, Reader, Replay, Step, Writer,
 };
 use eraseblock::raw::ubifs_format::Compression;
 use eraseblock::raw::vfs::WritableFileSystem;
 use eraseblock::target::writable::{self, Mode};
 use eraseblock::target::{self, Wanted};
 use std::ffi::{OsStr, OsString};
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -105,6 +106,9 @@ pub(crate) struct ReplayOpsArgs {
     /// Replay in UBIFS on flash made of a simulated card of 1 GiB that behaves like this one
     #[arg(long, value_name = "PRESET", value_parser = card_presets(), conflicts_with_all = ["on", "fs", "chip", "part", "peb", "page", "blocks"])]
     card: Option<String>,
+    /// Replay in an empty directory of this machine, as the root of a file system that is mounted
+    #[arg(long = "in", value_name = "DIR", conflicts_with_all = ["on", "card", "pauses", "fs", "chip", "part", "peb", "page", "blocks"])]
+    within: Option<PathBuf>,
     /// Do the background work of a mount in pauses of half a second and more
     #[arg(long)]
     pauses: bool,
@@ -168,6 +172,9 @@ pub(super) fn replay(args: &ReplayOpsArgs, session: &mut Session) -> Result<(), 
     let (place, counts, cost) = if let Some(target) = &args.on {
         let counts = in_target(args, target, &mut reader, session)?;
         (target.to_string_lossy().into_owned(), counts, Cost::Unknown)
+    } else if let Some(folder) = &args.within {
+        let counts = in_folder(args, folder, &mut reader, session)?;
+        (folder.display().to_string(), counts, Cost::Unknown)
     } else if let Some(preset) = &args.card {
         let (counts, cost) = on_card(args, preset, &mut reader, session)?;
         (format!("UBIFS on the card {preset}"), counts, cost)
@@ -225,17 +232,40 @@ fn perform(
 ) -> Result<Counts, Failure> {
     let pace = if args.pauses { Pace::Pauses } else { Pace::Busy };
     let mut replay = Replay::new(fs, pace, args.seed);
+    each(args, reader, session, |step| replay.step(step))?;
+    Ok(replay.finish()?)
+}
+
+/// Performs all steps in a directory.
+fn in_folder(
+    args: &ReplayOpsArgs,
+    folder: &Path,
+    reader: &mut Lines,
+    session: &Session,
+) -> Result<Counts, Failure> {
+    let mut replay = FolderReplay::new(folder, args.seed).context(folder.display())?;
+    each(args, reader, session, |step| replay.step(step))?;
+    replay.finish().context(folder.display())
+}
+
+/// Calls `perform` for all steps.
+fn each<E: Display>(
+    args: &ReplayOpsArgs,
+    reader: &mut Lines,
+    session: &Session,
+    mut perform: impl FnMut(&Step) -> Result<(), E>,
+) -> Result<(), Failure> {
     let bar = session.counter("steps");
     for (number, step) in (1_u64..).zip(reader) {
         let step = step.map_err(|error| args.recording.wrong(&error.to_string()))?;
-        replay.step(&step).map_err(|error| {
+        perform(&step).map_err(|error| {
             let name = step.op.name();
             args.recording.wrong(&format!("step {number}, {name}: {error}"))
         })?;
         bar.inc(1);
     }
     bar.finish_and_clear();
-    Ok(replay.finish()?)
+    Ok(())
 }
 
 /// Replays on a simulated chip. Returns what the flash did for it.
