@@ -4,7 +4,9 @@
 //! # Invariants
 //! 1. A state is *proven* if all versions up to its own are there, so that nothing can have been in between,
 //!    and the next one is of another second, so that it is the end of a write.
-//! 2. Nothing is taken from a node with a higher version.
+//! 2. A state is *consistent* if it is the end of a write, and if each of its bytes is in a node after the
+//!    last version that is missing.
+//! 3. Nothing is taken from a node with a higher version.
 
 use crate::history::{Deleted, History};
 use crate::versions::{Attributes, Class, Seen, Version};
@@ -280,10 +282,17 @@ fn versions(
         .flat_map(|(_, entries)| entries.iter().map(|entry| entry.version))
         .collect();
     let present = last_accurate(parts);
+    // What the nodes since the last gap in the versions cover: what is lost from before is under them.
+    let (mut since_gap, mut expected) = (Covered::default(), 0);
     for (state, part) in parts.iter().enumerate() {
         let inode = &part.inode;
         let (start, end) = part.range();
         covered.add(start, end);
+        if inode.version != expected {
+            since_gap = Covered::default();
+        }
+        since_gap.add(start, end);
+        expected = inode.version.wrapping_add(1);
         let next = parts.get(state + 1).filter(|_| present != Some(state));
         if next.is_some_and(|next| continues(inode, next, &covered)) {
             continue;
@@ -298,9 +307,13 @@ fn versions(
             is_next && next.inode.ctime != inode.ctime
         });
         let is_now = is_live && Some(state) == present;
+        let is_sure = is_end && !nodes.mixed.contains(&ino);
         let class = match (is_now, missing) {
             (true, _) => Class::Live,
-            (false, 0) if is_gapless && is_end && !nodes.mixed.contains(&ino) => Class::Proven,
+            (false, 0) if is_gapless && is_sure => Class::Proven,
+            (false, 0) if part.is_file() && is_sure && since_gap.missing(inode.isize) == 0 => {
+                Class::Consistent
+            }
             (false, 0) => Class::Likely,
             (false, _) => Class::Partial,
         };

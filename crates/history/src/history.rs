@@ -1,5 +1,6 @@
 //! All that is known of the past of a volume.
 
+use crate::evidence::Evidence;
 use crate::nodes::{Name, Nodes};
 use crate::tree::Tree;
 use crate::versions::{self, Class, Seen, Version};
@@ -78,11 +79,14 @@ impl History {
         let mut reader = Reader::new(&nodes, &now);
         let mut all = Ubifs::commits(Arc::clone(device))?;
         let mut later = None;
+        let mut evidence = Evidence::default();
+        evidence.see_now(&now);
         step(all.len() as u64);
         while let Some(commit) = all.pop() {
             let since = all.last().map_or(0, |before| before.sqnum);
             let above = later.as_ref().unwrap_or(&now);
             if let Some(tree) = reader.commit(device, commit, since, above)? {
+                evidence.see_commit(&tree, &nodes);
                 later = Some(tree);
             }
             step(all.len() as u64);
@@ -90,7 +94,7 @@ impl History {
         drop(later);
         let Reader { mut commits, mut files, names, .. } = reader;
         commits.reverse();
-        for version in versions::by_nodes(&nodes, &files) {
+        for version in versions::by_nodes(&nodes, &files, &evidence) {
             files.entry(version.ino).or_default().push(version);
         }
         for list in files.values_mut() {

@@ -1,11 +1,11 @@
-//! Every valid node of the main area, live or not, by its place and by its inode.
+//! Every valid node, live or not, by its place and by its inode; and the sequence numbers of all of them.
 
 use eraseblock_base::Leb;
 use eraseblock_ubifs::{Live, Ubifs};
-use eraseblock_ubifs_format::constants::inode_flags;
+use eraseblock_ubifs_format::constants::{NodeType, inode_flags};
 use eraseblock_ubifs_format::decode::Node;
 use eraseblock_ubifs_format::{Key, KeyKind, Time};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A LEB and an offset in it.
 pub(crate) type Place = (u32, u32);
@@ -63,6 +63,12 @@ pub(crate) struct Nodes {
     pub(crate) blocks: BTreeMap<u32, Vec<Place>>,
     /// LEBs that cannot be read.
     pub(crate) unread: Vec<u32>,
+    /// Sequence numbers of the index nodes.
+    pub(crate) index: HashMap<Place, u64>,
+    /// Inode nodes of truncations, by inode and sequence number.
+    pub(crate) truncations: BTreeSet<(u32, u64)>,
+    /// The sequence numbers of all nodes of all types, in ascending order.
+    numbers: Vec<u64>,
 }
 
 impl Nodes {
@@ -75,6 +81,8 @@ impl Nodes {
             &mut |leb, _| unread.push(leb.get()),
         );
         nodes.unread = unread;
+        nodes.numbers.sort_unstable();
+        nodes.numbers.dedup();
         let leaves = &nodes.leaves;
         for list in nodes.by_ino.values_mut().chain(nodes.blocks.values_mut()) {
             list.sort_by_key(|place| (leaves[place].sqnum, *place));
@@ -83,7 +91,25 @@ impl Nodes {
         nodes
     }
 
+    /// Returns whether every node that was written after `first` and before `end` is there.
+    pub(crate) fn is_gapless(&self, first: u64, end: u64) -> bool {
+        let from = self.numbers.partition_point(|number| *number <= first);
+        let to = self.numbers.partition_point(|number| *number < end);
+        first.saturating_add(1 + to.saturating_sub(from) as u64) >= end
+    }
+
     fn take(&mut self, place: Place, node: &Node<'_>) {
+        let sqnum = node.header.sqnum;
+        self.numbers.push(sqnum);
+        match node.header.node_type {
+            NodeType::Index => drop(self.index.insert(place, sqnum)),
+            NodeType::Truncation => {
+                // It follows the inode node of its group.
+                let inode = node.truncation().map(|it| (it.ino, sqnum.wrapping_sub(1)));
+                self.truncations.extend(inode);
+            }
+            _ => {}
+        }
         let Some(key) = node.key() else { return };
         match key.kind() {
             Some(KeyKind::Inode) => {
@@ -116,7 +142,7 @@ impl Nodes {
             Some(KeyKind::Xent) => {}
             None => return,
         }
-        let (sqnum, len) = (node.header.sqnum, node.header.len);
+        let len = node.header.len;
         self.leaves.insert(place, Leaf { key, sqnum, place, len });
     }
 

@@ -71,8 +71,10 @@ pub(crate) struct Tree {
     pub(crate) leaves: u64,
     /// Those of them that are gone.
     pub(crate) gone: u64,
+    /// Sequence numbers of the index nodes of a commit.
+    pub(crate) index: Vec<u64>,
     /// The leaves with unique keys that are there.
-    live: HashMap<Key, Leaf>,
+    pub(crate) live: HashMap<Key, Leaf>,
     /// The entries of directories that are there; names with one hash have one key.
     entries: HashMap<Key, Vec<Leaf>>,
 }
@@ -91,7 +93,10 @@ impl Tree {
     pub(crate) fn of_commit(fs: &Ubifs, nodes: &Nodes, root_sqnum: u64, later: &Self) -> Self {
         let mut tree = Self::default();
         fs.visit_index(&mut |branch, level| {
-            if level.is_none() {
+            if level.is_some() {
+                let number = nodes.index.get(&(branch.leb.get(), branch.offset));
+                tree.index.extend(number.filter(|number| **number <= root_sqnum));
+            } else {
                 tree.take(&branch, nodes, root_sqnum, Some(later));
             }
         });
@@ -140,6 +145,12 @@ impl Tree {
         let mut found = later.entries.get(&key)?.iter().filter(is_new);
         let only = found.next().copied();
         only.filter(|_| found.next().is_none())
+    }
+
+    /// Returns the highest sequence number of its leaves.
+    pub(crate) fn newest(&self) -> u64 {
+        let all = self.live.values().chain(self.entries.values().flatten());
+        all.map(|leaf| leaf.sqnum).max().unwrap_or(0)
     }
 
     /// Returns a path of an inode without a slash at the start, or `None` if it does not lead to the

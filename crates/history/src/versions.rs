@@ -1,5 +1,6 @@
 //! Versions of a file, and how sure each of them is.
 
+use crate::evidence::Evidence;
 use crate::nodes::{InodeNode, Leaf, Nodes, Place};
 use crate::tree::FileState;
 use eraseblock_ubifs_format::constants::BLOCK_SIZE;
@@ -14,8 +15,11 @@ pub enum Class {
     Live,
     /// An index node referred to exactly these nodes, and all of them are there.
     Proven,
-    /// An inode with a block for each part of its size, none of them newer than the next version of the
-    /// inode; what a block replaced it with is unknown.
+    /// An inode with a block for each part of its size, and no node is lost that could have replaced one of
+    /// them before the next version of the inode: sequence numbers have no gap there, or a commit refers to
+    /// the block later.
+    Consistent,
+    /// The same, except that nodes are lost that could have replaced a block.
     Likely,
     /// Blocks are missing or may be missing: nothing distinguishes holes from them.
     Partial,
@@ -27,14 +31,22 @@ pub enum Class {
 
 impl Class {
     /// All classes, the surest first.
-    pub const ALL: [Self; 6] =
-        [Self::Live, Self::Proven, Self::Likely, Self::Partial, Self::Fragment, Self::NameOnly];
+    pub const ALL: [Self; 7] = [
+        Self::Live,
+        Self::Proven,
+        Self::Consistent,
+        Self::Likely,
+        Self::Partial,
+        Self::Fragment,
+        Self::NameOnly,
+    ];
 
     /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Live => "live",
             Self::Proven => "proven",
+            Self::Consistent => "consistent",
             Self::Likely => "likely",
             Self::Partial => "partial",
             Self::Fragment => "fragment",
@@ -164,7 +176,11 @@ impl Version {
 
 /// Finds versions by their nodes: inode nodes that no state that is left refers to, with the newest blocks
 /// that are older than the next inode node; and blocks without an inode node.
-pub(crate) fn by_nodes(nodes: &Nodes, known: &BTreeMap<u32, Vec<Version>>) -> Vec<Version> {
+pub(crate) fn by_nodes(
+    nodes: &Nodes,
+    known: &BTreeMap<u32, Vec<Version>>,
+    evidence: &Evidence,
+) -> Vec<Version> {
     let mut found = Vec::new();
     let of_all = nodes.by_ino.keys().chain(nodes.blocks.keys());
     for ino in of_all.copied().collect::<BTreeSet<u32>>() {
@@ -172,14 +188,27 @@ pub(crate) fn by_nodes(nodes: &Nodes, known: &BTreeMap<u32, Vec<Version>>) -> Ve
         let seen: BTreeSet<u64> = seen.iter().filter_map(|version| version.inode_sqnum).collect();
         let inodes = nodes.by_ino.get(&ino).map(Vec::as_slice).unwrap_or_default();
         let blocks = nodes.blocks.get(&ino).map(Vec::as_slice).unwrap_or_default();
+        let mut newest_of = BTreeMap::new();
+        let mut blocks_left = blocks.iter().map(|place| nodes.leaves[place]).peekable();
         for (index, place) in inodes.iter().enumerate() {
             let inode = &nodes.inodes[place];
             let leaf = nodes.leaves[place];
+            let next = inodes.get(index + 1).map(|next| (&nodes.leaves[next], &nodes.inodes[next]));
+            let end = next.map_or(u64::MAX, |(next, _)| next.sqnum);
+            // In ascending order of their sequence numbers.
+            while let Some(block) = blocks_left.next_if(|block| block.sqnum < leaf.sqnum) {
+                newest_of.insert(block.key.value(), block);
+            }
+            // A size is written before content after it: what is there was cut off.
+            let ends = inode.size.div_ceil(u64::from(BLOCK_SIZE));
+            newest_of.retain(|block, _| u64::from(*block) < ends);
+            while let Some(block) = blocks_left.next_if(|block| block.sqnum < end) {
+                newest_of.insert(block.key.value(), block);
+            }
             if inode.is_xattr || inode.nlink == 0 || seen.contains(&leaf.sqnum) {
                 continue;
             }
-            let next = inodes.get(index + 1).map_or(u64::MAX, |next| nodes.leaves[next].sqnum);
-            found.push(by_inode(nodes, leaf, inode, blocks, next));
+            found.push(by_inode((nodes, evidence), (&leaf, inode), newest_of.clone(), next));
         }
         if inodes.is_empty() && seen.is_empty() && !blocks.is_empty() {
             found.push(fragment(nodes, ino, blocks));
@@ -188,25 +217,43 @@ pub(crate) fn by_nodes(nodes: &Nodes, known: &BTreeMap<u32, Vec<Version>>) -> Ve
     found
 }
 
+/// An inode node, and what it says.
+type InodeLeaf<'a> = (&'a Leaf, &'a InodeNode);
+
+/// Nodes of a truncation at most: the inode, the truncation, the last block.
+const TRUNCATION_NODES: u64 = 3;
+
 /// The version of an inode node that the inode node `next` replaced.
-fn by_inode(nodes: &Nodes, leaf: Leaf, inode: &InodeNode, blocks: &[Place], next: u64) -> Version {
+fn by_inode(
+    (nodes, evidence): (&Nodes, &Evidence),
+    (leaf, inode): InodeLeaf<'_>,
+    mut newest_of: BTreeMap<u32, Leaf>,
+    next: Option<InodeLeaf<'_>>,
+) -> Version {
+    let end = next.map_or(u64::MAX, |(next, _)| next.sqnum);
     let ends = inode.size.div_ceil(u64::from(BLOCK_SIZE));
-    let mut newest_of = BTreeMap::new();
-    for place in blocks {
-        let block = nodes.leaves[place];
-        let is_inside = u64::from(block.key.value()) < ends;
-        if is_inside && block.sqnum < next && block.sqnum >= inode.creat_sqnum {
-            // In ascending order of their sequence numbers.
-            newest_of.insert(block.key.value(), block);
-        }
-    }
+    newest_of.retain(|_, block| {
+        let is_inside = u64::from(block.key.value()) < ends && block.sqnum >= inode.creat_sqnum;
+        // What a commit does not refer to any more was replaced, even if what replaced it is gone.
+        is_inside && !evidence.is_dead(block.key, block.sqnum, end)
+    });
     let there = newest_of.len() as u64;
     let is_regular = inode.mode & file_type::MASK == file_type::REGULAR;
     let missing = if is_regular { ends - there } else { 0 };
     let newest = newest_of.values().map(|block| block.sqnum).fold(leaf.sqnum, u64::max);
+    let known_until = newest_of
+        .values()
+        .map(|block| evidence.live_until(block.key, block.sqnum))
+        .fold(leaf.sqnum, u64::min);
+    let is_consistent = nodes.is_gapless(known_until, end)
+        && next.is_some_and(|next| is_complete(nodes, (leaf, inode), newest, next));
     Version {
         ino: leaf.key.ino(),
-        class: if missing == 0 { Class::Likely } else { Class::Partial },
+        class: match missing {
+            0 if is_consistent => Class::Consistent,
+            0 => Class::Likely,
+            _ => Class::Partial,
+        },
         seen: Seen::Nodes,
         inode_sqnum: Some(leaf.sqnum),
         newest,
@@ -216,8 +263,24 @@ fn by_inode(nodes: &Nodes, leaf: Leaf, inode: &InodeNode, blocks: &[Place], next
         paths: Vec::new(),
         is_named_by_another: true,
         gone: Vec::new(),
-        nodes: std::iter::once(leaf).chain(newest_of.into_values()).collect(),
+        nodes: std::iter::once(*leaf).chain(newest_of.into_values()).collect(),
     }
+}
+
+/// Returns whether the content had been written back before the inode node `next`, as far as the nodes say.
+/// The inode nodes of truncations and of changes of links are written at once, and may overtake it.
+fn is_complete(
+    nodes: &Nodes,
+    (leaf, inode): InodeLeaf<'_>,
+    newest: u64,
+    (next, after): InodeLeaf<'_>,
+) -> bool {
+    let is_truncation = |leaf: &Leaf| nodes.truncations.contains(&(leaf.key.ino(), leaf.sqnum));
+    let own = leaf.sqnum + if is_truncation(leaf) { TRUNCATION_NODES - 1 } else { 0 };
+    // Content follows its inode node if the file grows, and is followed by it otherwise.
+    let is_content_first =
+        after.size == inode.size && after.nlink == inode.nlink && !is_truncation(next);
+    inode.size == 0 || newest > own || is_content_first
 }
 
 fn fragment(nodes: &Nodes, ino: u32, blocks: &[Place]) -> Version {

@@ -95,8 +95,8 @@ impl Ubifs {
         })
     }
 
-    /// Calls `sink` for each valid node of the main area with its LEB and offset, live or not, and
-    /// `unread` for each LEB that cannot be read.
+    /// Calls `sink` for each valid node with its LEB and offset, live or not, and `unread` for each LEB
+    /// that cannot be read. The LEBs of the LPT, which has no nodes, are not read.
     pub fn visit_nodes(
         &self,
         sink: &mut dyn FnMut(Leb, u32, &Node<'_>),
@@ -104,7 +104,8 @@ impl Ubifs {
     ) {
         let volume = &self.tnc.volume;
         let mut bytes = Vec::new();
-        for number in volume.sb.main_first()..volume.main_end() {
+        let lpt = volume.sb.lpt_first()..=volume.sb.lpt_last();
+        for number in (0..volume.main_end()).filter(|number| !lpt.contains(number)) {
             let leb = Leb::new(number);
             if let Err(error) = volume.read_leb(leb, &mut bytes) {
                 unread(leb, error);

@@ -42,7 +42,7 @@ pub(crate) struct RecoverArgs {
         long,
         value_name = "CLASS,...",
         value_delimiter = ',',
-        default_value = "proven,likely,partial"
+        default_value = "proven,consistent,likely,partial"
     )]
     class: Vec<ClassArg>,
 }
@@ -52,6 +52,8 @@ pub(crate) struct RecoverArgs {
 enum ClassArg {
     /// An index node referred to exactly these nodes
     Proven,
+    /// An inode with a block for each part of its size, and no node is lost that could have replaced one
+    Consistent,
     /// An inode with a block for each part of its size
     Likely,
     /// Blocks are missing
@@ -64,6 +66,7 @@ impl ClassArg {
     fn class(self) -> Class {
         match self {
             Self::Proven => Class::Proven,
+            Self::Consistent => Class::Consistent,
             Self::Likely => Class::Likely,
             Self::Partial => Class::Partial,
             Self::Fragment => Class::Fragment,

@@ -115,7 +115,7 @@ fn details(
         if is_dfxml {
             detail.runs = content.runs();
         }
-        let is_whole = matches!(version.class, Class::Live | Class::Proven | Class::Likely);
+        let is_whole = version.class <= Class::Likely;
         if is_whole && !args.hash.is_empty() {
             match digests(&content, &args.hash)? {
                 Some(digests) => detail.digests = digests,

@@ -150,7 +150,8 @@ fn compare(known: &Known, counts: &mut Counts) -> Result<u64, String> {
         let (all, wrong) = counts.entry(version.class.name()).or_default();
         *all += 1;
         *wrong += u64::from(!is_right);
-        if version.class == Class::Proven && !is_right {
+        let is_sure = matches!(version.class, Class::Proven | Class::Consistent);
+        if is_sure && !is_right {
             let all = history.versions(version.ino).iter();
             let all = all.map(|it| (it.newest, it.class, it.attributes.map(|it| it.ctime.seconds)));
             let all: Vec<_> = all.collect();
@@ -194,5 +195,6 @@ fn proven_versions_of_a_jffs2_are_what_the_files_were() {
     }
     println!("{counts:#?}, {deleted} deleted");
     assert!(counts["proven"].0 > 1000 && counts["likely"].0 > 100, "{counts:?}");
+    assert!(counts["consistent"].0 > 100, "{counts:?}");
     assert!(counts["partial"].0 > 100 && deleted > 100, "{counts:?}, {deleted}");
 }

@@ -80,6 +80,9 @@ impl Known {
                 Err(error) if error.kind() == FsErrorKind::NoSpace => worker.read_back(),
                 Err(error) => panic!("seed {seed}: {error}"),
             }
+            if random.below(4) == 0 {
+                worker.sync_one(&mut random).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            }
             if random.below(9) == 0 {
                 worker.fs.sync().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
                 commits.insert(last_commit(&device), worker.state.clone());
@@ -111,7 +114,8 @@ impl Worker {
             self.state.insert(ino, (Vec::new(), BTreeSet::from([name])));
             return self.write(ino, random, by);
         };
-        match random.below(8) {
+        match random.below(9) {
+            8 => self.link(ino, random, by)?,
             0 => {
                 self.fs.unlink(1, &name, by)?;
                 self.forget(ino, &name);
@@ -130,6 +134,22 @@ impl Worker {
             _ => self.write(ino, random, by)?,
         }
         self.note(ino);
+        Ok(())
+    }
+
+    /// Writes the content of one file to the flash, without a commit.
+    fn sync_one(&self, random: &mut Random) -> Result<(), FsError> {
+        let at = usize::try_from(random.below(NAMES)).unwrap();
+        self.state.keys().nth(at).map_or(Ok(()), |ino| self.fs.sync_file((*ino).into()))
+    }
+
+    fn link(&mut self, ino: u32, random: &mut Random, by: &Caller) -> Result<(), FsError> {
+        let name = format!("file-{}", random.below(NAMES)).into_bytes();
+        if self.state.values().any(|(_, names)| names.contains(&name)) {
+            return Ok(());
+        }
+        self.fs.link(ino.into(), 1, &name, by)?;
+        self.state.get_mut(&ino).unwrap().1.insert(name);
         Ok(())
     }
 
@@ -203,6 +223,13 @@ pub(crate) struct Counts {
     pub(crate) proven: u64,
     /// Those of other commits, which the journal made necessary.
     pub(crate) unknown: u64,
+    /// Consistent versions with content.
+    pub(crate) consistent: u64,
+    /// Those of them that the file never had.
+    pub(crate) consistent_wrong: u64,
+    /// Consistent and likely versions without content, which cannot be wrong.
+    pub(crate) empty: u64,
+    /// Likely versions with content.
     pub(crate) likely: u64,
     /// Likely versions that the file never had.
     pub(crate) likely_wrong: u64,
@@ -219,6 +246,9 @@ impl Counts {
         self.live += other.live;
         self.proven += other.proven;
         self.unknown += other.unknown;
+        self.consistent += other.consistent;
+        self.consistent_wrong += other.consistent_wrong;
+        self.empty += other.empty;
         self.likely += other.likely;
         self.likely_wrong += other.likely_wrong;
         self.partial += other.partial;
@@ -281,12 +311,21 @@ fn one(
             // Names may change while inode and content stay; they are those of the last commit.
             (state, states[0].is_some())
         }
-        (Class::Likely, _) => {
-            counts.likely += 1;
+        (Class::Consistent | Class::Likely, _) => {
             let bytes = read()?;
             let ever = known.ever.get(&version.ino);
-            let is_right = ever.is_some_and(|all| all.contains(&bytes)) || bytes.is_empty();
-            counts.likely_wrong += u64::from(!is_right);
+            let is_right = ever.is_some_and(|all| all.contains(&bytes));
+            let (all, wrong) = if version.class == Class::Consistent {
+                (&mut counts.consistent, &mut counts.consistent_wrong)
+            } else {
+                (&mut counts.likely, &mut counts.likely_wrong)
+            };
+            if bytes.is_empty() {
+                counts.empty += 1;
+            } else {
+                *all += 1;
+                *wrong += u64::from(!is_right);
+            }
             return Ok(());
         }
         _ => {
