@@ -181,6 +181,32 @@ files() {
     unprobe
 }
 
+# recorded: a recording, TIMES times, each followed by the removal of everything.
+recorded() {
+    probe
+    load_nand $ID $PEBS
+    begin
+    cp "$OUT/eraseblock" "$OUT/app.ops" /tmp
+    chmod +x /tmp/eraseblock
+    settle
+    count begin
+    seed=1
+    while [ $seed -le $TIMES ]; do
+        /tmp/eraseblock lab replay-ops /tmp/app.ops --in /mnt --seed $seed -q >/dev/null
+        if [ $seed = $TIMES ]; then
+            find /mnt -mindepth 1 -type f -exec stat -c '%s %n' {} + | sed 's| /mnt| |' >"$OUT/listed"
+            find /mnt -mindepth 1 ! -type f | sed 's|^/mnt|0 |' >>"$OUT/listed"
+        fi
+        rm -rf /mnt/*
+        sync
+        seed=$((seed + 1))
+    done
+    settle
+    count done
+    rm /tmp/eraseblock
+    unprobe
+}
+
 overhead() {
     load_nand $ID $PEBS
     ubiformat -q -y /dev/mtd0

@@ -1,7 +1,7 @@
 //! Replays recordings in a directory of this machine, on a file system of its kernel.
 //!
 //! # Invariants
-//! 1. Nothing outside of the directory is touched, also if a recording says so: directories are opened below
+//! 1. Nothing outside of the directory is touched, even if a recording says so: directories are opened below
 //!    it without following a link (openat2), and every other call takes one name in an open directory.
 //! 2. A file is held open from its `open` to its `release`, so that it can be used after its last name is
 //!    gone; at other times it is found by its path.

@@ -98,6 +98,7 @@ struct Options {
     trust: Trust,
     plants: bool,
     replay: Option<String>,
+    writes_page: bool,
 }
 
 impl Options {
@@ -111,6 +112,7 @@ impl Options {
             trust: Trust::Kept,
             plants: false,
             replay: None,
+            writes_page: false,
         };
         let mut rest = args.iter();
         while let Some(arg) = rest.next() {
@@ -129,6 +131,7 @@ impl Options {
                     options.levels = value()?.split(',').map(str::parse).collect::<Result<_>>()?;
                 }
                 "--fresh" => options.trust = Trust::Fresh,
+                "--write" => options.writes_page = true,
                 "--planted" => options.plants = true,
                 "--replay" => options.replay = Some(value()?.clone()),
                 other => bail!("unknown argument {other}"),
@@ -234,7 +237,11 @@ pub(super) fn run(args: &[String]) -> Result<bool> {
             results.ask_linux(&mut lab, system, extent, &mut checks);
         }
     }
-    print!("{}", super::rows::to_text(&results.rows(), title));
+    let rows = results.rows();
+    print!("{}", super::rows::to_text(&rows, title));
+    if options.writes_page {
+        super::whole::update_page(&rows)?;
+    }
     Ok(checks.finish())
 }
 

@@ -11,6 +11,7 @@ mod claims;
 mod flash;
 mod fujitsu;
 mod linux;
+mod recorded;
 mod steps;
 mod toshiba;
 mod tree;
@@ -19,7 +20,7 @@ use super::kept::Trust;
 use super::lab::Lab;
 use super::rows::{self, Row};
 use crate::command::repository;
-use crate::oracle::Checks;
+use crate::oracle::{Checks, our_command};
 use anyhow::{Context, Result, bail, ensure};
 use claims::Results;
 use std::fs;
@@ -27,9 +28,9 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 /// All tables, in the order of the texts.
-const TABLES: [&str; 21] = [
+const TABLES: [&str; 22] = [
     "BL1", "BL2", "BL3", "BL4", "BL5", "BL6", "BL7", "BL8", "BL9", "BL10", "T1", "T2", "T3", "T4",
-    "T5", "T6", "T7", "T8", "T9", "T10", "F5",
+    "T5", "T6", "T7", "T8", "T9", "T10", "F5", "R1",
 ];
 /// Where the results are written by default.
 const RESULTS: &str = "target/evaluate/nand/results.json";
@@ -51,6 +52,7 @@ struct Options {
     partitions: Vec<u32>,
     json: PathBuf,
     linux: Linux,
+    writes_page: bool,
 }
 
 impl Options {
@@ -60,6 +62,7 @@ impl Options {
             partitions: bootlin::PARTITIONS.to_vec(),
             json: repository().join(RESULTS),
             linux: Linux::NotRun,
+            writes_page: false,
         };
         let mut rest = args.iter();
         while let Some(arg) = rest.next() {
@@ -73,6 +76,7 @@ impl Options {
                     options.partitions = sizes.collect::<Result<_>>()?;
                 }
                 "--json" => options.json = PathBuf::from(value()?),
+                "--write" => options.writes_page = true,
                 "--linux" => options.linux = Linux::Guest,
                 "--linux-from" => options.linux = Linux::Earlier(PathBuf::from(value()?)),
                 other => bail!("unknown argument {other}"),
@@ -101,7 +105,7 @@ pub(super) fn run(args: &[String]) -> Result<bool> {
     let agrees = match &options.linux {
         Linux::NotRun => true,
         Linux::Guest => {
-            let mut lab = Lab::new(PathBuf::new(), Trust::Kept)?;
+            let mut lab = Lab::new(our_command(None, &["evaluate".to_owned()])?, Trust::Kept)?;
             linux::run(&mut lab, &mut rows, &options.tables, &options.partitions)?.finish()
         }
         Linux::Earlier(path) => {
@@ -124,6 +128,9 @@ pub(super) fn run(args: &[String]) -> Result<bool> {
     ensure!(rows::from_json(&json)? == rows, "the results read back are others");
     fs::write(&options.json, json).with_context(|| options.json.display().to_string())?;
     println!("results: {}", options.json.display());
+    if options.writes_page {
+        super::whole::update_page(&rows)?;
+    }
     Ok(agrees)
 }
 
@@ -162,6 +169,7 @@ fn measure(tables: &[&str], partitions: &[u32]) -> Result<Vec<Row>> {
     for table in tables {
         rows.extend(match *table {
             "F5" => fujitsu::rows()?,
+            "R1" => recorded::rows()?,
             name if name.starts_with('T') => toshiba::rows(name)?,
             name => bootlin::rows(name, &results)?,
         });
@@ -173,6 +181,7 @@ fn measure(tables: &[&str], partitions: &[u32]) -> Result<Vec<Row>> {
 pub(super) fn title(table: &str) -> &'static str {
     match table {
         "F5" => "mount time by the number of files",
+        "R1" => "recordings of applications, repeated",
         name if name.starts_with('T') => toshiba::title(name),
         name => bootlin::title(name),
     }
@@ -191,7 +200,7 @@ mod tests {
     fn tables_and_partitions_are_chosen_by_name() {
         let options = Options::parse(&words("--table bl1,T4 --partition 8,120")).unwrap();
         assert_eq!((options.tables, options.partitions), (vec!["BL1", "T4"], vec![8, 120]));
-        for wrong in ["--table X1", "--partition 9", "--table", "--write", "x"] {
+        for wrong in ["--table X1", "--partition 9", "--table", "x"] {
             assert!(Options::parse(&words(wrong)).is_err(), "{wrong}");
         }
     }

@@ -20,7 +20,8 @@ allocated bytes. What the guests measured is kept, and measured again when somet
 kernel, a program, a script or a parameter. `--fresh` measures everything again, `--quick` leaves out the larger
 partitions in Linux, and `--no-guest` does without Linux. `cargo xtask evaluate nand` and `cargo xtask evaluate card` select
 a part; `evaluate nand --table BL1,T4` chooses tables. `cargo xtask evaluate cuts` cuts the power of block file systems, and
-`evaluate cuts --replay ID` judges one state again.
+`evaluate cuts --replay ID` judges one state again. `evaluate nand` and `evaluate cuts` with `--write` renew their tables on
+this page, and leave the others alone.
 
 ![Random bytes that fit, by the size of the files: published, Linux and ours](evaluation.svg)
 
@@ -80,6 +81,9 @@ The Linux column:
 - yaffs2 is not part of Linux. Memory (BL2) was not measured there.
 - BL8: the images of the Linux column are those of mkfs.ubifs. F5: a guest makes 4,000 files, not 70,000.
 - Partitions get the same tree, unpacked by tar, which also sets times and owners.
+- R1: each recording in `recordings` is repeated on a partition of 8 MiB, and everything removed after each time; in Linux by
+  `eraseblock lab replay-ops --in`. What names and sizes were there at the end is shown as a hash, which must be the same
+  on both sides.
 - The layouts of T4, T6 and T7 and what UBI takes (BL9) must be the same on both sides: the command fails if they
   are not. What fits (T5, BL9) may differ.
 ";
@@ -91,27 +95,93 @@ pub(super) fn page(rows: &[Row]) -> String {
     let _ = writeln!(text, "- Tables BL: {large}.");
     let _ = writeln!(text, "- Tables T: a chip of {small}; partition of 32 MiB.");
     text.push_str(NOTES);
-    let [holds, no_longer, open] = counts(rows);
-    let _ = writeln!(
-        text,
-        "\nOf the published numbers and claims, {holds} hold, {no_longer} hold no longer, {open} are not \
-         comparable."
-    );
+    let _ = write!(text, "\n{}\n", sum(counts(rows)));
     for table in tables(rows) {
-        let words = words(table);
-        let note =
-            if words.note.is_empty() { String::new() } else { format!("{}\n\n", words.note) };
-        let _ = writeln!(
-            text,
-            "\n## {table}: {}\n\n{note}{}",
-            words.title,
-            to_markdown(rows, table).trim_end()
-        );
+        text.push_str(&section(rows, table));
     }
     text
+}
+
+fn sum([holds, no_longer, open]: [usize; 3]) -> String {
+    format!(
+        "Of the published numbers and claims, {holds} hold, {no_longer} hold no longer, {open} are not \
+         comparable."
+    )
+}
+
+/// Returns a table with its title.
+fn section(rows: &[Row], table: &str) -> String {
+    let words = words(table);
+    let note = if words.note.is_empty() { String::new() } else { format!("{}\n\n", words.note) };
+    let table_of = to_markdown(rows, table);
+    format!("\n## {table}: {}\n\n{note}{}\n", words.title, table_of.trim_end())
+}
+
+/// Returns the page with the tables of these rows in place of its own; new ones come last. The sum is counted
+/// again.
+pub(super) fn updated(page: &str, rows: &[Row]) -> String {
+    let mut parts: Vec<String> = page.split("\n## ").map(str::to_owned).collect();
+    for table in tables(rows) {
+        let part = section(rows, table).trim_start_matches("\n## ").to_owned();
+        let start = format!("{table}: ");
+        match parts.iter_mut().find(|known| known.starts_with(&start)) {
+            Some(known) => *known = part,
+            None => parts.push(part),
+        }
+    }
+    let counted = sum(verdicts(&parts));
+    if let Some(head) = parts.first_mut() {
+        let lines = head.lines().map(|line| {
+            if line.starts_with("Of the published numbers") { counted.as_str() } else { line }
+        });
+        *head = lines.collect::<Vec<_>>().join("\n") + "\n";
+    }
+    parts.join("\n## ")
+}
+
+/// Counts the verdicts in tables: the column before the last.
+fn verdicts(parts: &[String]) -> [usize; 3] {
+    let mut counts = [0; 3];
+    for line in parts.iter().skip(1).flat_map(|part| part.lines()) {
+        let Some(verdict) = line.rsplit(" | ").nth(1) else { continue };
+        let words = ["holds (", "holds no longer (", "not comparable ("];
+        if let Some(found) = words.iter().position(|words| verdict.starts_with(words)) {
+            counts[found] += 1;
+        }
+    }
+    counts
 }
 
 /// Returns the picture of the page.
 pub(super) fn picture(rows: &[Row]) -> Option<String> {
     report::picture(rows, PICTURED, "Random bytes that fit 32 MiB, by the size of the files")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::repository;
+    use crate::evaluate::rows::{Cell, Fidelity, Verdict};
+
+    #[test]
+    fn a_table_is_renewed_in_its_place_and_the_sum_counted() {
+        let row = |table, ours: u64| {
+            Row::new(table, "claim: something", "", "")
+                .published(Cell::text("true"), "001:1 \"true\"")
+                .ours(ours, Fidelity::Exact)
+                .judged(Verdict::Holds)
+        };
+        let whole = [row("T4", 1), row("F3", 2)];
+        let before = page(&whole);
+        assert_eq!(updated(&before, &whole), before);
+        let after = updated(&before, &[row("T4", 7), row("F4", 3)]);
+        assert_eq!(after, page(&[row("T4", 7), row("F3", 2), row("F4", 3)]));
+        assert!(after.contains("3 hold, 0 hold no longer, 0 are not comparable"), "{after}");
+    }
+
+    #[test]
+    fn the_sum_of_the_page_is_that_of_its_tables() {
+        let page = std::fs::read_to_string(repository().join(PATH)).unwrap();
+        assert_eq!(updated(&page, &[]), page);
+    }
 }

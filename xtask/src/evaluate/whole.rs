@@ -178,6 +178,15 @@ fn summary(rows: &[Row]) -> String {
     text
 }
 
+/// Writes these tables into the page, and leaves its others alone.
+pub(super) fn update_page(rows: &[Row]) -> Result<()> {
+    let path = repository().join(page::PATH);
+    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    fs::write(&path, page::updated(&text, rows))?;
+    println!("page: {}", path.display());
+    Ok(())
+}
+
 fn write_page(rows: &[Row]) -> Result<()> {
     let path = repository().join(page::PATH);
     fs::write(&path, page::page(rows)).with_context(|| path.display().to_string())?;

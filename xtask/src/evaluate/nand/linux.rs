@@ -6,6 +6,7 @@
 use super::bootlin::{self, FITS, OVERHEAD};
 use super::flash::System;
 use super::fujitsu;
+use super::recorded;
 use super::steps;
 use super::toshiba;
 use super::tree;
@@ -87,6 +88,9 @@ pub(super) fn run(
     }
     if tables.contains(&"F5") {
         column.collect("files", &files_cases(work.path())?, &files);
+    }
+    if tables.contains(&"R1") {
+        column.collect("recorded", &recorded_cases(&column.lab.paths.ours), &recorded);
     }
     let needs_steps = |table: &&str| table.starts_with("BL") && bootlin::needs_runs(table);
     for medium in partitions.iter().filter(|_| tables.iter().any(needs_steps)) {
@@ -258,6 +262,40 @@ fn files(name: &str, dir: &Path) -> Result<Values> {
     let row = format!("mount, {files} files");
     let key = place("F5", &row, system, "256 MiB", "page reads");
     Ok(Values::from([(key, cost.reads.into())]))
+}
+
+/// Recordings, replayed by our command in a file system of the guest.
+fn recorded_cases(ours: &Path) -> Vec<BatchCase> {
+    let mut cases = Vec::new();
+    let beb = beb(steps::reserve_2008(recorded::MEDIUM * 8));
+    for system in recorded::SYSTEMS {
+        for (name, times) in recorded::RECORDINGS {
+            let label = format!("{}-{name}", system.name());
+            let blocks = recorded::MEDIUM * 8;
+            let mut one = case(&label, "recorded", LARGE, blocks, beb, system.name());
+            one.variables.push(("TIMES", times.to_string()));
+            let files = [("eraseblock", ours.to_owned()), ("app.ops", recorded::path(name))];
+            one.files = files.into();
+            cases.push(one);
+        }
+    }
+    cases
+}
+
+fn recorded(name: &str, dir: &Path) -> Result<Values> {
+    let (system, name) = name.split_once('-').context("a case of a recording")?;
+    let known = recorded::RECORDINGS.iter().find(|(known, _)| *known == name);
+    let (_, times) = known.context("a recording")?;
+    let cost = between(dir, "begin", "done")?;
+    let listed = recorded::digest(&fs::read_to_string(dir.join("listed"))?);
+    let (row, medium) = (recorded::row_name(name, *times), format!("{} MiB", recorded::MEDIUM));
+    let row = |metric: &str| place("R1", &row, system, &medium, metric);
+    let [_, programs, erases] = count_cells(cost);
+    Ok(Values::from([
+        (row("names and sizes"), Cell::text(listed)),
+        (row(programs.0), programs.1),
+        (row(erases.0), erases.1),
+    ]))
 }
 
 fn count_cells(count: Count) -> [(&'static str, Cell); 3] {
@@ -455,6 +493,7 @@ fn compare(rows: &[Row]) -> Vec<(String, Result<()>)> {
         "T6" => !row.row.starts_with("full"),
         "T7" => !row.unit.is_empty(),
         "BL9" => row.row.starts_with("taken by UBI"),
+        "R1" => row.metric == "names and sizes",
         _ => false,
     };
     let was_run = |row: &&Row| row.linux != Cell::not_run();
