@@ -1,7 +1,8 @@
 """The handlers in unblob as it comes from its registry.
 
 Each image is extracted twice, with the package's entry point and without: the second run must not give what the
-first one does, or the test shows nothing.
+first one does, or the test shows nothing. In the second run unblob has the readers that are installed with it.
+Then it has the package's readers by their names, and must find as much as with the entry point.
 """
 
 import collections
@@ -21,8 +22,13 @@ import eraseblock
 
 PEB = 128 << 10
 
+PROGRAM = os.environ.get("ERASEBLOCK_PROGRAM", str(Path(sys.executable).with_name("eraseblock")))
+
 LARGE = 1 << 30
 """Bytes of a file from which on a manifest has no digest of it."""
+
+READERS = Path(sys.executable).parent
+"""Where the readers are that unblob needs: its installer puts them there."""
 
 BLIND = """
 import importlib.metadata, sys
@@ -55,16 +61,17 @@ def digests(top):
 
 
 class Unblob(images.Made):
-    def unblob(self, image, plugin=True):
-        """Return the report, and the files below the folder of the extracted image."""
+    def unblob(self, image, plugin=True, readers=READERS, depth=1):
+        """Return the report, and the folder of the extracted image."""
         out = Path(tempfile.mkdtemp(dir=self.folder))
         report = out / "report.json"
         command = ["-I", "-c", BLIND]
         if plugin:
             command = ["-I", "-c", BLIND.replace('!= "eraseblock"', "is not None")]
         done = subprocess.run(
-            [sys.executable, *command, "-e", out / "tree", "--report", report, "-d", "1", image],
+            [sys.executable, *command, "-e", out / "tree", "--report", report, "-d", str(depth), image],
             capture_output=True, text=True, timeout=300,
+            env=os.environ | {"PATH": os.pathsep.join([str(readers), os.environ["PATH"]])},
         )
         self.assertTrue(report.exists(), done.stdout + done.stderr)
         return json.loads(report.read_text()), out / "tree" / f"{Path(image).name}_extract"
@@ -136,9 +143,23 @@ class Unblob(images.Made):
             with self.subTest(name):
                 self.extracted(image, handler)
 
+    def is_whole(self, image, wanted, readers):
+        """Return whether unblob without the entry point gives all files, by these readers: first volumes, then their files."""
+        _, top = self.unblob(image, plugin=False, readers=readers, depth=2)
+        # The tree of unblob has folders of its own above those of the image.
+        below = [top] if top.is_dir() else []
+        for _ in range(6):
+            if any(digests(where) == wanted for where in below):
+                return True
+            below = [path for where in below for path in where.iterdir() if path.is_dir() and not path.is_symlink()]
+        return False
+
     def test_images_of_linux(self):
         """Images that real Linux wrote, clean and cut off: every regular file has the digest of Linux's manifest."""
         looked_at, lost = 0, []
+        personalities = self.folder / "readers"
+        command = [PROGRAM, "personalities", "--readers", "--dir", personalities]
+        subprocess.run(command, check=True, capture_output=True)
         for image, manifest in images.linux():
             kind = eraseblock.open(image).kind
             if kind not in ("ubi", "ubifs", "jffs2"):
@@ -147,18 +168,18 @@ class Unblob(images.Made):
             wanted = collections.Counter(line.sha256 for line in manifest.values() if line.sha256)
             with self.subTest(image.parent.name):
                 report, tree = self.unblob(image)
-                # Erased blocks at the beginning are no part of a JFFS2.
+                # Erased blocks at the beginning are no part of a JFFS2: unblob makes a file of them, and a folder of the rest.
                 content = image.read_bytes()
                 start = len(content) - len(content.lstrip(b"\xff"))
+                if start:
+                    tree /= f"{start}-{len(content)}.eraseblock_{kind}_extract"
                 found = [chunk for chunk in self.chunks(report) if chunk[0] != "padding"]
                 self.assertEqual(found, [(f"eraseblock_{kind}", start, len(content))])
                 self.assertEqual(self.errors(report), [])
                 self.assertEqual(digests(tree / "data" if kind == "ubi" else tree), wanted)
-                _, alone = self.unblob(image, plugin=False)
-                # The tree of unblob has folders of its own above those of the image.
-                tops = [alone, *alone.glob("*"), *alone.glob("*/*"), *alone.glob("*/*/*")]
-                if not any(digests(where) == wanted for where in tops if where.is_dir()):
+                if not self.is_whole(image, wanted, READERS):
                     lost.append(image.parent.name)
+                self.assertTrue(self.is_whole(image, wanted, personalities), "the readers by their names")
         if not looked_at:
             self.skipTest("the oracle has made no images")
         print(f"{looked_at} images of Linux; unblob alone loses files of {len(lost)}")

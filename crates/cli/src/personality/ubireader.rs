@@ -10,8 +10,10 @@ use eraseblock::raw::base::{Location, VolumeId};
 use eraseblock::raw::tree::extract::{ExtractOptions, Owners};
 use eraseblock::raw::ubi::UbiVolume;
 use eraseblock::target::image::{self, Image, UbiImage};
-use eraseblock::target::{file_name, filesystem, peek};
+use eraseblock::target::peek::{self, Content};
+use eraseblock::target::{file_name, filesystem};
 use std::collections::BTreeSet;
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Options of both.
@@ -137,22 +139,41 @@ pub(super) fn images(args: &ImagesArgs, session: &mut Session) -> Result<(), Fai
             if !image::check_static(&volume, session) && !common.warn_only_block_read_errors {
                 continue;
             }
-            copy_volume(&volume, &folder.join(file), session)?;
+            copy_volume(&volume, most(&image), &folder.join(file), session)?;
             written += 1;
         }
     }
     if written == 0 { Err(common.nothing("volume of a UBI")) } else { Ok(()) }
 }
 
-fn copy_volume(volume: &UbiVolume, path: &Path, session: &Session) -> Result<(), Failure> {
+/// Returns how many LEBs a volume of the image can have.
+fn most(image: &UbiImage) -> u32 {
+    image.ubi.device().geometry().peb_count()
+}
+
+/// Writes a volume up to its last mapped LEB; a UBIFS up to the end that its superblock names, as if
+/// erased, unless that is more than the `most` LEBs that the image can hold. Programs that go on with this file take
+/// no UBIFS that is shorter than that.
+fn copy_volume(
+    volume: &UbiVolume,
+    most: u32,
+    path: &Path,
+    session: &Session,
+) -> Result<(), Failure> {
     let mut output = session.create_named(path)?;
-    std::io::copy(&mut volume.mapped_reader(), &mut output.file).context(path.display())?;
+    let copied = io::copy(&mut volume.mapped_reader(), &mut output.file).context(path.display())?;
+    if let Content::Ubifs(superblock) = peek::content(volume)
+        && superblock.leb_cnt <= most
+    {
+        let end = u64::from(superblock.leb_cnt) * u64::from(superblock.leb_size);
+        let mut erased = io::repeat(0xff).take(end.saturating_sub(copied));
+        io::copy(&mut erased, &mut output.file).context(path.display())?;
+    }
     output.commit()
 }
 
 /// The eraseblocks of an image, one after the other.
 fn copy_image(image: &UbiImage, path: &Path, session: &Session) -> Result<(), Failure> {
-    use std::io::Write;
     let device = image.ubi.device();
     let geometry = *device.geometry();
     let mut output = session.create_named(path)?;

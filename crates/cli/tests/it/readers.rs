@@ -5,6 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+const PEB: usize = 128 << 10;
+
 /// Returns whether the folder holds what `src` does.
 fn assert_same(sample: &Sample, folder: &str) {
     let run = finish(
@@ -76,6 +78,33 @@ fn volumes_come_out_as_images() {
     assert!(whole == fs::read(sample.path("all.ubi")).unwrap());
     let bare = sample.ubifs();
     assert_eq!(sample.run(&["ubireader_extract_images", "-o", "none", bare]).code, 1);
+}
+
+/// The image of a UBIFS that ended with its last mapped LEB was shorter than its superblock says, and
+/// unblob and binwalk took nothing out of it.
+#[test]
+fn a_file_system_is_as_long_as_its_superblock_says() {
+    let sample = Sample::new();
+    let mut flash = fs::read(sample.path(sample.ubi())).unwrap();
+    flash.resize(128 * PEB, 0xff);
+    fs::write(sample.path("flash"), &flash).unwrap();
+    // The first change makes it as large as its volume.
+    sample.ok(&["put", "flash:rootfs", "src/etc/hosts", "/one"]);
+    // The second image is too short for that.
+    fs::write(sample.path("short"), &fs::read(sample.path("flash")).unwrap()[..40 * PEB]).unwrap();
+    let [whole, short] = ["flash", "short"].map(|name| {
+        sample.ok(&["ubireader_extract_images", "-o", "out", name]);
+        fs::read(sample.path(&format!("out/{name}/img-7_vol-rootfs.ubifs"))).unwrap()
+    });
+    let field = |at| u32::from_le_bytes(whole[at..at + 4].try_into().unwrap()) as usize;
+    let (leb_size, lebs) = (field(36), field(40));
+    assert_eq!(lebs, (6_usize << 20).div_ceil(leb_size));
+    assert_eq!(whole.len(), lebs * leb_size);
+    assert!(short.len() < 40 * leb_size && whole.starts_with(&short));
+    assert!(whole[short.len()..].iter().all(|byte| *byte == 0xff));
+    sample.ok(&["ubireader_extract_files", "-o", "files", "out/flash/img-7_vol-rootfs.ubifs"]);
+    fs::remove_file(sample.path("files/one")).unwrap();
+    assert_same(&sample, "files");
 }
 
 /// Of two images with one number, the original writes the first.
