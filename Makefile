@@ -7,7 +7,7 @@ SUDO_HINT = run 'make setup' as root, or install them yourself
 # What the kernel oracle needs; xtask/src/kernel.rs names the programs it takes from them.
 PACKAGES = qemu-system-x86 mtd-utils busybox-static attr kmod cpio git build-essential fuse3 \
     fakeroot pseudo libcap2-bin genimage squashfs-tools fio strace python3 pkg-config valgrind \
-    sleuthkit libxml2-utils e2fsprogs
+    sleuthkit libxml2-utils e2fsprogs lzop zstd
 # What the public suites need.
 POSIX_PACKAGES = fuse3 sqlite3 rsync attr acl stress-ng fio dbench make gcc libc6-dev git
 # What only the bench needs: its peer reader and time(1).

@@ -62,8 +62,9 @@ impl TargetArgs {
 /// A state of the past.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PastArgs {
-    /// Show the file system as a commit of the past left it: commit:NUMBER, or sqnum:NUMBER for the last
-    /// commit that ended before a sequence number; `eraseblock history` lists the commits
+    /// Show the file system as a commit of the past left it: commit:NUMBER; sqnum:NUMBER for the last
+    /// commit that ended before a sequence number; or a time, 2026-03-01T12:00Z, for the last commit
+    /// whose changes end by then; `eraseblock history` lists the commits
     #[arg(long, value_name = "STATE")]
     pub as_of: Option<AsOf>,
 }

@@ -75,6 +75,49 @@ pub fn time(seconds: i64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{:02}", second % 60)
 }
 
+/// Reads a moment: a day, a time of day and a zone, or none for UTC: `2024-02-29T12:34Z`,
+/// `2024-02-29T12:34:56+01:00`, or as [`time`] writes it.
+pub fn seconds(text: &str) -> Option<i64> {
+    let (day, rest) = text.split_at_checked(10)?;
+    let rest = rest.strip_prefix(['T', ' '])?;
+    let [year, month, date] = numbers::<3>(day, '-', &[4, 2, 2])?;
+    let zone = rest.find(['Z', '+', '-']).unwrap_or(rest.len());
+    let (clock, zone) = rest.split_at_checked(zone)?;
+    let [hour, minute, second] = match numbers::<3>(clock, ':', &[2, 2, 2]) {
+        Some(parts) => parts,
+        None => numbers::<2>(clock, ':', &[2, 2]).map(|[hour, minute]| [hour, minute, 0])?,
+    };
+    let ahead = match zone {
+        "" | "Z" => 0,
+        _ => {
+            let [hours, minutes] = numbers::<2>(zone.get(1..)?, ':', &[2, 2])?;
+            let ahead = (hours <= 14 && minutes < 60).then_some((hours * 60 + minutes) * 60)?;
+            if zone.starts_with('-') { -ahead } else { ahead }
+        }
+    };
+    // Days before each month, in years that begin in March.
+    let shifted = (month + 9) % 12;
+    let from_march = year - i64::from(month <= 2);
+    let day_of_year = (153 * shifted + 2) / 5 + date - 1;
+    let leaps = from_march.div_euclid(4) - from_march.div_euclid(100) + from_march.div_euclid(400);
+    let days = from_march * 365 + leaps + day_of_year - 719_468;
+    let is_valid =
+        civil_date(days) == (year, month, date) && hour < 24 && minute < 60 && second < 60;
+    is_valid.then_some(days * 86_400 + (hour * 60 + minute) * 60 + second - ahead)
+}
+
+/// Returns `N` numbers with so many digits each, if there is nothing else.
+fn numbers<const N: usize>(text: &str, between: char, digits: &[usize; N]) -> Option<[i64; N]> {
+    let mut found = [0; N];
+    let mut parts = text.split(between);
+    for (number, digits) in found.iter_mut().zip(digits) {
+        let part = parts.next()?;
+        let is_number = part.len() == *digits && part.bytes().all(|byte| byte.is_ascii_digit());
+        *number = is_number.then(|| part.parse().ok())??;
+    }
+    parts.next().is_none().then_some(found)
+}
+
 /// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar.
 fn civil_date(days: i64) -> (i64, i64, i64) {
     // Count from 0000-03-01, so that the leap day is the last day of a year.
@@ -147,6 +190,35 @@ mod tests {
     fn uuids_have_dashes() {
         let bytes = std::array::from_fn(|index| u8::try_from(index).unwrap());
         assert_eq!(uuid(&bytes), "00010203-0405-0607-0809-0a0b0c0d0e0f");
+    }
+
+    #[test]
+    fn times_are_read_as_they_are_written() {
+        for at in (-30_000_i64..60_000).map(|at| at * 86_399 + 7).filter(|at| *at > -62_000_000_000)
+        {
+            assert_eq!(seconds(&time(at)), Some(at), "{}", time(at));
+        }
+        for (text, expected) in [
+            ("1970-01-01T00:00Z", Some(0)),
+            ("2024-02-29T12:34:56Z", Some(1_709_210_096)),
+            ("2024-02-29T12:34", Some(1_709_210_040)),
+            ("2024-02-29T13:34+01:00", Some(1_709_210_040)),
+            ("2024-02-29T07:04-05:30", Some(1_709_210_040)),
+            ("2023-02-29T12:34Z", None),
+            ("2024-13-01T12:34Z", None),
+            ("2024-00-01T12:34Z", None),
+            ("2024-01-01T24:00Z", None),
+            ("2024-01-01T12:60Z", None),
+            ("2024-01-01T12:34X", None),
+            ("2024-01-01T12:34+1:00", None),
+            ("2024-01-01T12:34+15:00", None),
+            ("2024-01-01T1:34Z", None),
+            ("2024-01-01T+1:34Z", None),
+            ("2024-01-01", None),
+            ("commit:1", None),
+        ] {
+            assert_eq!(seconds(text), expected, "{text}");
+        }
     }
 
     #[test]

@@ -83,6 +83,23 @@ struct Words {
     parity: Vec<u8>,
 }
 
+/// Returns for each bit what most reads say; the first one decides between as many.
+fn majority(first: &[u8], others: &[Vec<u8>]) -> Vec<u8> {
+    let reads = others.len() + 1;
+    let vote = |(at, first): (usize, &u8)| {
+        if others.iter().all(|other| other[at] == *first) {
+            return *first;
+        }
+        (0..8).fold(0, |byte, bit| {
+            let is_set = |byte: u8| usize::from(byte >> bit & 1);
+            let ones = is_set(*first) + others.iter().map(|other| is_set(other[at])).sum::<usize>();
+            let voted = usize::from(2 * ones + is_set(*first) > reads);
+            byte | u8::from(voted == 1) << bit
+        })
+    };
+    first.iter().enumerate().map(vote).collect()
+}
+
 /// What a codeword says about whether its code is the right one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Probe {
@@ -202,6 +219,21 @@ impl PageCodec {
         raw: &mut [u8],
         data: &mut [u8],
         damaged: Damaged,
+        report: impl FnMut(usize, Outcome),
+    ) {
+        self.decode_copies(page, raw, &mut [], data, damaged, report);
+    }
+
+    /// Decodes raw page number `page` of which `others` are further reads. For a codeword that cannot be
+    /// corrected, that of the first other read counts that can; if there is none, that of which each bit is
+    /// what most reads say. All bytes are changed on the way.
+    pub(crate) fn decode_copies(
+        &mut self,
+        page: u64,
+        raw: &mut [u8],
+        others: &mut [Vec<u8>],
+        data: &mut [u8],
+        damaged: Damaged,
         mut report: impl FnMut(usize, Outcome),
     ) {
         if raw.iter().all(|byte| *byte == 0xFF) {
@@ -216,9 +248,18 @@ impl PageCodec {
             return;
         }
         let is_readable = self.prepare(page, raw);
+        let mut are_prepared = false;
         for index in 0..self.parts.len() {
-            let outcome =
+            let mut outcome =
                 if is_readable { self.decode_part(raw, index) } else { Outcome::Uncorrectable };
+            if outcome == Outcome::Uncorrectable && is_readable && !others.is_empty() {
+                if !std::mem::replace(&mut are_prepared, true) {
+                    for other in &mut *others {
+                        self.prepare(page, other);
+                    }
+                }
+                outcome = self.decode_elsewhere(raw, others, index);
+            }
             if outcome == Outcome::Uncorrectable && damaged == Damaged::Zeros {
                 bits::fill(raw, &self.parts[index].message, 0);
             }
@@ -232,6 +273,39 @@ impl PageCodec {
         debug_assert_eq!(at, self.page * 8, "a checked recipe covers its page");
         if self.region.order == Order::Lsb {
             bits::reverse(data);
+        }
+    }
+
+    /// Takes a codeword from another read, if one of them can be corrected. All are prepared.
+    fn decode_elsewhere(
+        &mut self,
+        raw: &mut [u8],
+        others: &mut [Vec<u8>],
+        index: usize,
+    ) -> Outcome {
+        for other in &mut *others {
+            let outcome = self.decode_part(other, index);
+            if outcome != Outcome::Uncorrectable {
+                self.take_part(other, raw, index);
+                return outcome;
+            }
+        }
+        if others.len() < 2 {
+            return Outcome::Uncorrectable;
+        }
+        // No read of this codeword was changed by the attempts.
+        let mut voted = majority(raw, others);
+        let outcome = self.decode_part(&mut voted, index);
+        if outcome != Outcome::Uncorrectable {
+            self.take_part(&voted, raw, index);
+        }
+        outcome
+    }
+
+    fn take_part(&self, from: &[u8], raw: &mut [u8], index: usize) {
+        for range in &self.parts[index].message {
+            let (start, end) = (range.start as usize, range.end as usize);
+            bits::copy(from, start, raw, start, end - start);
         }
     }
 

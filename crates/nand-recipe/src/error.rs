@@ -25,6 +25,13 @@ pub enum RecipeError {
         /// What the unit is.
         what: &'static str,
     },
+    /// Another dump of a chip has another size.
+    Sizes {
+        /// The size of the file.
+        size: u64,
+        /// The size of the first one.
+        expected: u64,
+    },
     /// A read or a write failed.
     Io(io::Error),
 }
@@ -50,6 +57,9 @@ impl fmt::Display for RecipeError {
             Self::Recipe { name, message } => write!(f, "recipe {name}: {message}"),
             Self::Size { size, unit, what } => {
                 write!(f, "the file has {size} bytes, expected a multiple of {unit} ({what})")
+            }
+            Self::Sizes { size, expected } => {
+                write!(f, "another dump has {size} bytes, expected the {expected} of the first one")
             }
             Self::Io(error) => write!(f, "{error}"),
         }

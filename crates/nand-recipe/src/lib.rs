@@ -24,4 +24,4 @@ pub use engine::{Damaged, Outcome, PageCodec};
 pub use error::RecipeError;
 pub use evidence::{Confidence, Evidence};
 pub use recipe::Recipe;
-pub use stream::{DecodeOptions, Decoded, Encoded, decode, encode};
+pub use stream::{DecodeOptions, Decoded, Encoded, decode, decode_reads, encode};

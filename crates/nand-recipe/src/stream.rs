@@ -49,6 +49,8 @@ pub struct Decoded {
     pub uncorrectable: u64,
     /// Codewords without a code.
     pub unverified: u64,
+    /// Bits outside of bad blocks about which the dumps disagree, spare bytes included.
+    pub differing_bits: u64,
     /// Blocks with a bad-block marker, which are delivered as erased.
     pub bad_blocks: Vec<u64>,
 }
@@ -96,14 +98,11 @@ fn pages_of(size: u64, unit: usize, what: &'static str) -> Result<u64, RecipeErr
     }
 }
 
-/// Decodes a dump. Data of codewords that cannot be corrected is zeros or, if asked for, as read;
-/// each of them is a finding. Blocks with a bad-block marker are delivered as erased, so that all
-/// others keep their place. `each` is called for every codeword.
+/// Decodes a dump as [`decode_reads`] does.
 ///
 /// # Errors
 ///
-/// Fails if the recipe is no recipe, if the dump is not made of its pages, or if reading or writing
-/// fails.
+/// Fails as that does.
 pub fn decode(
     dump: &dyn ReadAt,
     recipe: &Recipe,
@@ -112,17 +111,45 @@ pub fn decode(
     findings: &mut Findings,
     each: &mut dyn FnMut(Place, Outcome) -> io::Result<()>,
 ) -> Result<Decoded, RecipeError> {
+    decode_reads(&[dump], recipe, options, out, findings, each)
+}
+
+/// Decodes one or more dumps of a chip. For each codeword the first dump counts in which it can be corrected; if
+/// it can in none, that of which each bit is what most dumps say. Data of codewords that cannot be corrected is zeros or, if asked for, as read;
+/// each of them is a finding. Blocks with a bad-block marker are delivered as erased, so that all
+/// others keep their place. `each` is called for every codeword.
+///
+/// # Errors
+///
+/// Fails if the recipe is no recipe, if the dump is not made of its pages, or if reading or writing
+/// fails, or if the dumps have different sizes.
+pub fn decode_reads(
+    dumps: &[&dyn ReadAt],
+    recipe: &Recipe,
+    options: DecodeOptions,
+    out: &mut dyn Write,
+    findings: &mut Findings,
+    each: &mut dyn FnMut(Place, Outcome) -> io::Result<()>,
+) -> Result<Decoded, RecipeError> {
+    let Some((&dump, others)) = dumps.split_first() else { return Ok(Decoded::default()) };
     let mut codecs = codecs(recipe)?;
     let raw_page = recipe.raw_page();
     let pages = pages_of(dump.size()?, raw_page, "a page with its spare bytes")?;
+    for other in others {
+        let (size, expected) = (other.size()?, dump.size()?);
+        if size != expected {
+            return Err(RecipeError::Sizes { size, expected });
+        }
+    }
     let per_block = u64::from(recipe.chip.pages_per_block);
     let per_batch = (BATCH / raw_page).max(1) as u64;
     let mut decoded = Decoded { pages, ..Decoded::default() };
     let mut data = vec![0; recipe.chip.page as usize];
     let mut batch = vec![0; raw_page * usize::try_from(per_batch.min(pages)).unwrap_or(0)];
+    let mut copies = vec![vec![0; raw_page]; others.len()];
     for block in 0..pages.div_ceil(per_block) {
         let (first, end) = (block * per_block, (block * per_block + per_block).min(pages));
-        if is_bad(dump, recipe, first, end)? {
+        if is_bad_in_most(dumps, recipe, first, end)? {
             note_bad(&mut decoded, block, first * raw_page as u64, findings);
             data.fill(0xFF);
             (first..end).try_for_each(|_| out.write_all(&data))?;
@@ -136,18 +163,29 @@ pub fn decode(
             dump.read_exact_at(bytes, page * raw_page as u64)?;
             for raw in bytes.chunks_exact_mut(raw_page) {
                 let at = page * raw_page as u64;
-                let mut failed = Ok(());
-                codec.decode(page, raw, &mut data, options.damaged, |codeword, outcome| {
-                    decoded.count(outcome);
-                    let page = u32::try_from(page - first).unwrap_or(u32::MAX);
-                    let place = Place { block, page, codeword };
-                    if outcome == Outcome::Uncorrectable {
-                        note_lost(place, at, options.damaged, findings);
-                    }
-                    if failed.is_ok() {
-                        failed = each(place, outcome);
-                    }
-                });
+                for (copy, other) in copies.iter_mut().zip(others) {
+                    other.read_exact_at(copy, at)?;
+                }
+                decoded.differing_bits += differing(raw, &copies);
+                let (mut failed, damaged) = (Ok(()), options.damaged);
+                codec.decode_copies(
+                    page,
+                    raw,
+                    &mut copies,
+                    &mut data,
+                    damaged,
+                    |codeword, outcome| {
+                        decoded.count(outcome);
+                        let page = u32::try_from(page - first).unwrap_or(u32::MAX);
+                        let place = Place { block, page, codeword };
+                        if outcome == Outcome::Uncorrectable {
+                            note_lost(place, at, options.damaged, findings);
+                        }
+                        if failed.is_ok() {
+                            failed = each(place, outcome);
+                        }
+                    },
+                );
                 failed?;
                 out.write_all(&data)?;
                 page += 1;
@@ -173,6 +211,34 @@ fn note_lost(place: Place, at: u64, damaged: Damaged, findings: &mut Findings) {
         "block {block}, page {page}, codeword {codeword}: more bits are wrong than the code corrects; {what} delivered"
     );
     findings.error(Location::Byte(at), "codeword-uncorrectable", message);
+}
+
+/// Returns the number of bits about which not all reads of a page say the same.
+fn differing(first: &[u8], others: &[Vec<u8>]) -> u64 {
+    let Some((last, rest)) = others.split_last() else { return 0 };
+    if rest.is_empty() && first == &last[..] {
+        return 0;
+    }
+    let differs = |(at, byte): (usize, &u8)| {
+        others.iter().fold(0, |bits, other| bits | (byte ^ other[at])).count_ones()
+    };
+    first.iter().enumerate().map(differs).map(u64::from).sum()
+}
+
+/// Returns whether most dumps have a bad-block marker there; the first one decides between as many.
+fn is_bad_in_most(
+    dumps: &[&dyn ReadAt],
+    recipe: &Recipe,
+    first: u64,
+    end: u64,
+) -> io::Result<bool> {
+    let mut marks = Vec::new();
+    for dump in dumps {
+        marks.push(is_bad(*dump, recipe, first, end)?);
+    }
+    let bad = marks.iter().filter(|is_bad| **is_bad).count();
+    let is_first = marks.first().is_some_and(|is_bad| *is_bad);
+    Ok(2 * bad + usize::from(is_first) > dumps.len())
 }
 
 /// Returns whether the block of pages `first..end` has a bad-block marker.

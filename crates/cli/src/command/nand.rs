@@ -7,9 +7,10 @@ mod recipes;
 use crate::failure::{Context, Failure};
 use crate::session::Session;
 use clap::Subcommand;
-use eraseblock::raw::nand_recipe::{Recipe, table};
-use std::fs;
-use std::path::Path;
+use eraseblock::raw::nand_recipe::detect::detect;
+use eraseblock::raw::nand_recipe::{Detection, Hints, Recipe, RecipeError, table};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
 
 /// The longest file of a recipe that is read.
 const RECIPE_MAX: u64 = 1 << 20;
@@ -42,6 +43,42 @@ pub(crate) fn run(args: &NandArgs, session: &mut Session) -> Result<(), Failure>
         NandCommand::Encode(args) => convert::encode(args, session),
         NandCommand::Recipes(args) => recipes::run(args, session),
     }
+}
+
+/// Opens dumps of one chip.
+pub(super) fn dumps(
+    first: &Path,
+    others: &[PathBuf],
+    session: &mut Session,
+) -> Result<Vec<File>, Failure> {
+    let mut files: Vec<File> = Vec::new();
+    for path in std::iter::once(first).chain(others.iter().map(PathBuf::as_path)) {
+        session.keep_still(path)?;
+        let file = File::open(path).context(path.display())?;
+        if let Some(known) = files.first() {
+            let (size, expected) = (file.metadata()?.len(), known.metadata()?.len());
+            if size != expected {
+                let (shown, first) = (path.display(), first.display());
+                let message = format!("{shown}: {size} bytes, expected {expected} as in {first}");
+                return Err(Failure::new(message));
+            }
+        }
+        files.push(file);
+    }
+    Ok(files)
+}
+
+/// Returns the surest of the detections in these dumps, the first of those that are as sure.
+pub(super) fn detect_best(dumps: &[File], hints: &Hints) -> Result<Detection, RecipeError> {
+    let mut found: Option<Detection> = None;
+    for dump in dumps {
+        let next = detect(dump, hints)?;
+        let is_surer = found.as_ref().is_none_or(|known| next.confidence() > known.confidence());
+        if is_surer {
+            found = Some(next);
+        }
+    }
+    Ok(found.unwrap_or_default())
 }
 
 /// Returns the built-in recipe of a name, or the one in a file.

@@ -104,6 +104,7 @@ fn generation(held: &Held, volume: Option<VolumeId>, as_of: Option<AsOf>) -> u64
         None => {}
         Some(AsOf::Commit(number)) => hash.update([b"commit", &number.to_le_bytes()[..]].concat()),
         Some(AsOf::Sqnum(number)) => hash.update([b"sqnum", &number.to_le_bytes()[..]].concat()),
+        Some(AsOf::Time(time)) => hash.update([b"time", &time.to_le_bytes()[..]].concat()),
     }
     let digest = hash.finalize();
     digest.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))

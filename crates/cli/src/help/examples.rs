@@ -285,6 +285,10 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("eraseblock nand decode chip.dump -o chip.img", "With the recipe that is detected"),
             (
+                "eraseblock nand decode chip.dump --also again.dump -o chip.img",
+                "Two reads of the same chip: what one has lost comes from the other",
+            ),
+            (
                 "eraseblock nand decode chip.dump -o chip.img --recipe qcom-bch4 --map codewords.csv",
                 "With a known one, and a list of what was corrected where",
             ),

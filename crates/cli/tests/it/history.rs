@@ -39,12 +39,42 @@ fn a_past_state_is_shown() {
 }
 
 #[test]
+fn a_state_of_a_time_is_that_of_the_last_commit_before_it() {
+    let sample = Sample::new();
+    fs::create_dir(sample.path("tree")).unwrap();
+    fs::write(sample.path("tree/kept"), "first\n").unwrap();
+    // 2023-11-14 22:13:20.
+    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_700_000_000);
+    for path in ["tree/kept", "tree"] {
+        fs::File::open(sample.path(path)).unwrap().set_modified(time).unwrap();
+    }
+    let leb = ["--leb", "15872", "--min-io", "512", "--max-lebs", "60"];
+    sample.ok(&[&["mkfs", "ubifs", "tree", "-q", "-o", "used"][..], &leb].concat());
+    fs::write(sample.path("second"), "second\n").unwrap();
+    sample.ok(&["edit", "used", "-c", "put second kept", "-c", "sync"]);
+    for (state, content) in [
+        ("2023-11-14T22:13:20Z", "first\n"),
+        ("2023-11-14 23:13:20+01:00", "first\n"),
+        ("2023-12-01T00:00Z", "first\n"),
+        ("2100-01-01T00:00Z", "second\n"),
+    ] {
+        assert_eq!(sample.ok(&["cat", "used", "kept", "--as-of", state]).out, content, "{state}");
+    }
+    let run = sample.run(&["cat", "used", "kept", "--as-of", "2023-11-14T22:13:19Z"]);
+    assert!(run.err.contains("no commit is left whose changes end by 2023-11-14 22:13:19"));
+    sample.ok(&["extract", "used", "before", "--as-of", "2023-12-01T00:00Z"]);
+    assert_eq!(fs::read_to_string(sample.path("before/kept")).unwrap(), "first\n");
+}
+
+#[test]
 fn states_that_are_not_there_are_refused() {
     let sample = used();
     for (state, words) in [
         ("commit:9", "no master node of commit 9, found those of commits 0 to"),
         ("sqnum:1", "no commit is left that ended before 1"),
-        ("yesterday", "neither commit:NUMBER nor sqnum:NUMBER"),
+        ("yesterday", "neither commit:NUMBER nor sqnum:NUMBER nor a time"),
+        ("2026-02-30T12:00Z", "neither commit:NUMBER nor sqnum:NUMBER nor a time"),
+        ("1970-01-01T00:00Z", "no commit is left whose changes end by 1970-01-01 00:00:00"),
     ] {
         let run = sample.run(&["ls", "used", "--as-of", state]);
         assert!(run.code != 0 && run.err.contains(words), "{state}: {}", run.err);
@@ -91,7 +121,7 @@ fn a_deleted_file_comes_back_with_the_places_of_its_bytes() {
 #[test]
 fn recovered_bytes_are_those_of_the_places_in_the_list() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/provenance.py");
-    for compressor in ["zlib", "none"] {
+    for compressor in ["zlib", "lzo", "zstd", "none"] {
         let sample = odd(compressor);
         for (index, (target, image)) in everywhere(&sample).into_iter().enumerate() {
             let found = format!("found-{index}");
@@ -101,7 +131,9 @@ fn recovered_bytes_are_those_of_the_places_in_the_list() {
             let said = python.output().expect("python3 runs");
             assert!(said.status.success(), "{target}: {}", String::from_utf8_lossy(&said.stderr));
             let said: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
-            assert_eq!(said, serde_json::json!({ "files": 3, "runs": 7 }), "{target}");
+            assert_eq!((&said["files"], &said["runs"]), (&3.into(), &7.into()), "{target}");
+            let codecs = said["codecs"].as_array().unwrap();
+            assert!(codecs.iter().any(|codec| codec == compressor), "{target}: {codecs:?}");
             let report = fs::read(sample.path(&found).join("report.json")).unwrap();
             let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
             let words = report["command_line"].as_array().unwrap()[1..].to_vec();

@@ -76,6 +76,41 @@ fn lost_codewords_are_findings_and_zeros() {
 }
 
 #[test]
+fn several_dumps_of_a_chip_make_one_image() {
+    let sample = sample("linux-bch4");
+    let dump = fs::read(sample.path("dump")).unwrap();
+    // In each dump another half of the first codeword is wrong, and one bit elsewhere.
+    for (name, at) in [("one", 0), ("two", 10), ("three", 20)] {
+        let mut read = dump.clone();
+        (at..at + 10).for_each(|at| read[at] ^= 4);
+        read[2112 + at] ^= 1;
+        fs::write(sample.path(name), read).unwrap();
+    }
+    let image = fs::read(sample.path("all.ubi")).unwrap();
+    let decode = ["nand", "decode", "one", "-o", "image"];
+    let alone = sample.run(&[&decode[..], &["--also", "two"]].concat());
+    assert!(alone.code == 1 && alone.err.contains("1 codeword lost"), "{}", alone.err);
+    assert!(alone.err.contains("2 dumps differ in 22 bits"), "{}", alone.err);
+    let all = [&decode[..], &["--also", "two", "--also", "three", "--json"]].concat();
+    let report: serde_json::Value = serde_json::from_str(&sample.ok(&all).out).unwrap();
+    assert_eq!((&report["uncorrectable"], &report["corrected_bits"]), (&0.into(), &1.into()));
+    assert_eq!((&report["dumps"], &report["differing_bits"]), (&3.into(), &33.into()));
+    assert!(fs::read(sample.path("image")).unwrap() == image);
+    // A dump that says nothing, and one that is surer.
+    fs::write(sample.path("blank"), vec![0x55; dump.len()]).unwrap();
+    let run = sample.run(&["nand", "detect", "blank"]);
+    assert!(run.out.contains("no recipe with a code explains it"), "{}", run.out);
+    let run = sample.run(&["nand", "detect", "blank", "--also", "dump"]);
+    assert!(run.out.contains("linux-bch4:2048+64: certain"), "{}", run.out);
+    fs::write(sample.path("short"), &dump[2112..]).unwrap();
+    for command in [&decode[..], &["nand", "detect", "one"]] {
+        let run = sample.run(&[command, &["--also", "short"]].concat());
+        assert!(run.code == 3 && run.err.contains("short: "), "{}", run.err);
+        assert!(run.err.contains("as in one"), "{}", run.err);
+    }
+}
+
+#[test]
 fn nothing_is_guessed() {
     let sample = sample("linux-bch4");
     let run = sample.run(&["nand", "decode", "all.ubi", "-o", "image"]);

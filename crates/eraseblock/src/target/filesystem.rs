@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::observe::Observer;
 use crate::target::formats::{self, Fact, Located, Read};
 use crate::target::{AsOf, peek};
+use crate::text;
 use eraseblock_base::{Findings, Leb, Location, VolumeId};
 use eraseblock_jffs2::{Jffs2, OpenOptions as Jffs2Options, Source};
 use eraseblock_mtd::{LebDevice, Slice};
@@ -133,9 +134,37 @@ pub fn open_past(
             let none = || Error::new(format!("no commit is left that ended before {sqnum}"));
             before.ok_or_else(none)?.number
         }
+        AsOf::Time(seconds) => commit_of(&device, seconds)?,
     };
     let (ubifs, findings) = Ubifs::open_commit(device, number)?;
     Ok(of_ubifs(ubifs, findings, volume))
+}
+
+/// Returns the number of the last commit whose changes end at a time or before. A commit has no time: it is that
+/// of the last change of an inode since the commit before, or the time of that one if no inode is left.
+fn commit_of(device: &Arc<dyn LebDevice>, seconds: i64) -> Result<u64, Error> {
+    let (fs, _) = Ubifs::open(Arc::clone(device), &OpenOptions::default())?;
+    let mut changes: Vec<(u64, i64)> = Vec::new();
+    fs.visit_nodes(
+        &mut |_, _, node| {
+            if let Ok(inode) = node.inode() {
+                changes.push((node.header.sqnum, inode.ctime.seconds));
+            }
+        },
+        &mut |_, _| {},
+    );
+    changes.sort_unstable();
+    let (mut found, mut latest, mut since) = (None, None, 0);
+    for commit in Ubifs::commits(Arc::clone(device))? {
+        let end = changes.partition_point(|(sqnum, _)| *sqnum < commit.sqnum);
+        let own = changes.get(since..end).unwrap_or_default().iter().map(|(_, time)| *time).max();
+        (latest, since) = (own.or(latest), end);
+        if latest.is_some_and(|latest| latest <= seconds) {
+            found = Some(commit.number);
+        }
+    }
+    let shown = text::time(seconds);
+    found.ok_or_else(|| Error::new(format!("no commit is left whose changes end by {shown}")))
 }
 
 /// Fails: a state of the past was asked of something that has none.

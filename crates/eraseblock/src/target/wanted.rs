@@ -1,5 +1,6 @@
 //! Properties of a target that the caller states, instead of the detected ones.
 
+use crate::text;
 use eraseblock_jffs2_format::ByteOrder;
 use std::ffi::OsString;
 use std::str::FromStr;
@@ -37,13 +38,22 @@ pub enum AsOf {
     Commit(u64),
     /// As the last commit left it that ended before this sequence number was given.
     Sqnum(u64),
+    /// As the last commit left it whose changes all have this time, in seconds since 1970, or an earlier one.
+    Time(i64),
 }
 
 impl FromStr for AsOf {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let expected = || format!("`{text}` is neither commit:NUMBER nor sqnum:NUMBER");
+        if let Some(seconds) = text::seconds(text) {
+            return Ok(Self::Time(seconds));
+        }
+        let expected = || {
+            format!(
+                "`{text}` is neither commit:NUMBER nor sqnum:NUMBER nor a time as 2026-03-01T12:00Z"
+            )
+        };
         let (kind, number) = text.split_once(':').ok_or_else(expected)?;
         let number = number.parse().map_err(|_| expected())?;
         match kind {

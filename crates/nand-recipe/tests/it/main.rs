@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod judged;
+mod merged;
 mod negatives;
 mod recipes;
 mod roundtrip;

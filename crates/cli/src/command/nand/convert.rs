@@ -6,8 +6,7 @@ use eraseblock::raw::base::Findings;
 use eraseblock::raw::mtd::ReadAt;
 use eraseblock::raw::nand_recipe::stream::Place;
 use eraseblock::raw::nand_recipe::{
-    Damaged, DecodeOptions, Decoded, Hints, Outcome, Recipe, decode as decode_dump, detect,
-    encode as encode_image,
+    Damaged, DecodeOptions, Decoded, Hints, Outcome, Recipe, decode_reads, encode as encode_image,
 };
 use eraseblock::text;
 use serde::Serialize;
@@ -20,6 +19,10 @@ use std::path::{Path, PathBuf};
 pub(super) struct DecodeArgs {
     /// The raw dump
     dump: PathBuf,
+    /// Another dump of the same chip: where the first one cannot be corrected, a codeword is taken from
+    /// another one, or each bit as most dumps say; can be given several times
+    #[arg(long, value_name = "DUMP")]
+    also: Vec<PathBuf>,
     /// The image to write, or `-` for standard output
     #[arg(short, long, value_name = "IMAGE")]
     output: PathBuf,
@@ -60,6 +63,8 @@ struct DecodeReport<'a> {
     leaked_bits: u64,
     uncorrectable: u64,
     unverified: u64,
+    dumps: usize,
+    differing_bits: u64,
     bad_blocks: &'a [u64],
 }
 
@@ -73,11 +78,12 @@ struct EncodeReport<'a> {
 
 /// Writes the image.
 pub(super) fn decode(args: &DecodeArgs, session: &mut Session) -> Result<(), Failure> {
-    session.keep_still(&args.dump)?;
-    let dump = File::open(&args.dump).context(args.dump.display())?;
+    let dumps = super::dumps(&args.dump, &args.also, session)?;
+    let (dump, all): (&File, Vec<&dyn ReadAt>) =
+        (&dumps[0], dumps.iter().map(|dump| dump as &dyn ReadAt).collect());
     let recipe = match &args.recipe {
         Some(name) => super::recipe(name, session)?,
-        None => certain(&dump, &args.dump)?,
+        None => certain(&dumps, &args.dump)?,
     };
     let output = session.create(&args.output)?;
     let map = args.map.as_deref().map(|path| session.create_named(path)).transpose()?;
@@ -93,8 +99,8 @@ pub(super) fn decode(args: &DecodeArgs, session: &mut Session) -> Result<(), Fai
         Some(rows) => row(rows, place, outcome),
         None => Ok(()),
     };
-    let decoded = decode_dump(
-        &dump,
+    let decoded = decode_reads(
+        &all,
         &recipe,
         DecodeOptions { damaged },
         &mut bar.wrap_write(&mut out),
@@ -112,10 +118,15 @@ pub(super) fn decode(args: &DecodeArgs, session: &mut Session) -> Result<(), Fai
     map.map_or(Ok(()), crate::output::Output::commit)?;
     output.commit()?;
     session.report(findings);
-    report(&recipe, &decoded, session)
+    report(&recipe, &decoded, dumps.len(), session)
 }
 
-fn report(recipe: &Recipe, decoded: &Decoded, session: &mut Session) -> Result<(), Failure> {
+fn report(
+    recipe: &Recipe,
+    decoded: &Decoded,
+    dumps: usize,
+    session: &mut Session,
+) -> Result<(), Failure> {
     if session.options.json {
         return session.json(&DecodeReport {
             recipe: recipe.name(),
@@ -128,6 +139,8 @@ fn report(recipe: &Recipe, decoded: &Decoded, session: &mut Session) -> Result<(
             leaked_bits: decoded.leaked_bits,
             uncorrectable: decoded.uncorrectable,
             unverified: decoded.unverified,
+            dumps,
+            differing_bits: decoded.differing_bits,
             bad_blocks: &decoded.bad_blocks,
         });
     }
@@ -144,6 +157,10 @@ fn report(recipe: &Recipe, decoded: &Decoded, session: &mut Session) -> Result<(
         if number > 0 {
             parts.push(count(number, one, more));
         }
+    }
+    if dumps > 1 {
+        let bits = count(decoded.differing_bits, "bit", "bits");
+        parts.push(format!("{dumps} dumps differ in {bits}"));
     }
     session.remark(&format!("{}: {}", recipe.name(), parts.join(", ")));
     Ok(())
@@ -162,9 +179,9 @@ fn row(rows: &mut impl Write, place: Place, outcome: Outcome) -> io::Result<()> 
 }
 
 /// Detects the recipe of a dump, and refuses to guess.
-fn certain(dump: &dyn ReadAt, path: &Path) -> Result<Recipe, Failure> {
+fn certain(dumps: &[File], path: &Path) -> Result<Recipe, Failure> {
     let hints = Hints { magics: eraseblock::documents::dump::magics(), ..Hints::default() };
-    let detection = detect(dump, &hints).context(path.display())?;
+    let detection = super::detect_best(dumps, &hints).context(path.display())?;
     if let Some(best) = detection.certain() {
         return Ok(best.recipe.clone());
     }

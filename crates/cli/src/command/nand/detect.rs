@@ -4,10 +4,9 @@ use crate::failure::{Context, Failure};
 use crate::session::Session;
 use eraseblock::documents::dump::{Report, magics};
 use eraseblock::raw::nand_recipe::detect::{Candidate, Detection};
-use eraseblock::raw::nand_recipe::{Confidence, Hints, detect};
+use eraseblock::raw::nand_recipe::{Confidence, Hints};
 use eraseblock::raw::nandsim::parts;
 use eraseblock::text;
-use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -16,6 +15,9 @@ use std::path::PathBuf;
 pub(super) struct DetectArgs {
     /// The raw dump
     dump: PathBuf,
+    /// Another dump of the same chip: what is surest of one of them is reported; can be given several times
+    #[arg(long, value_name = "DUMP")]
+    also: Vec<PathBuf>,
     /// The identifier that the chip answers, in hexadecimal digits: its page and spare bytes are
     /// those of the part database
     #[arg(long, value_name = "HEX")]
@@ -36,14 +38,13 @@ pub(super) struct DetectArgs {
 
 /// Detects the recipe.
 pub(super) fn run(args: &DetectArgs, session: &mut Session) -> Result<(), Failure> {
-    session.keep_still(&args.dump)?;
-    let dump = File::open(&args.dump).context(args.dump.display())?;
+    let dumps = super::dumps(&args.dump, &args.also, session)?;
     let mut hints = Hints { magics: magics(), deep: args.deep, ..Hints::default() };
     hints.shape = args.page.zip(args.oob);
     if let Some(id) = &args.id {
         by_id(id, &mut hints)?;
     }
-    let detection = detect(&dump, &hints).context(args.dump.display())?;
+    let detection = super::detect_best(&dumps, &hints).context(args.dump.display())?;
     if let Some(path) = &args.output {
         let Some(best) = detection.best() else {
             let message = format!("{}: no recipe was found", args.dump.display());
