@@ -20,7 +20,7 @@ use std::time::Duration;
 
 pub(super) const SCRIPT: &str = include_str!("../../../guest/cuts.sh");
 /// A guest that is silent for so long is stuck; its host may be busy.
-const SILENCE: Duration = Duration::from_mins(40);
+const SILENCE: Duration = Duration::from_mins(10);
 /// Boots after a stop, until what is left is given up.
 const BOOTS: usize = 12;
 
