@@ -2,6 +2,7 @@
 
 use crate::sample::Sample;
 use crate::timeline::{everywhere, odd};
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -183,7 +184,7 @@ fn a_source_that_changes_meanwhile_is_reported() {
 }
 
 /// A JFFS2 with a past: a file that was replaced, one that was removed, one that was cut and renamed.
-fn used_jffs2(peb: &str) -> Sample {
+fn used_jffs2(peb: &str, size: &str) -> Sample {
     let sample = Sample::new();
     fs::create_dir_all(sample.path("tree/etc")).unwrap();
     fs::write(sample.path("tree/etc/motd"), "welcome\n").unwrap();
@@ -196,7 +197,7 @@ fn used_jffs2(peb: &str) -> Sample {
     assert!(touch.status().unwrap().success());
     std::os::unix::fs::symlink("motd", sample.path("tree/etc/link")).unwrap();
     fs::write(sample.path("two"), "second\n").unwrap();
-    sample.ok(&["mkfs", "jffs2", "tree", "-q", "-o", "j", "--peb", peb, "--pad-to", "512KiB"]);
+    sample.ok(&["mkfs", "jffs2", "tree", "-q", "-o", "j", "--peb", peb, "--pad-to", size]);
     let steps = ["put two /etc/motd", "rm /etc/key", "truncate 5000 long", "mv long cut"];
     let steps: Vec<&str> = steps.iter().flat_map(|step| ["-c", step]).collect();
     let run = sample.run(&[&["edit", "j"][..], &steps].concat());
@@ -206,7 +207,7 @@ fn used_jffs2(peb: &str) -> Sample {
 
 #[test]
 fn a_jffs2_has_versions_and_deleted_names() {
-    let sample = used_jffs2("16KiB");
+    let sample = used_jffs2("16KiB", "512KiB");
     let json = |arguments: &[&str]| -> serde_json::Value {
         let run = sample.run(&[arguments, &["--json"]].concat());
         serde_json::from_str(&run.out).unwrap_or_else(|error| panic!("{error}: {}", run.err))
@@ -246,4 +247,42 @@ fn a_jffs2_has_versions_and_deleted_names() {
     python.arg(script).arg(sample.path("j")).arg(sample.path("found"));
     let said = python.output().expect("python3 runs");
     assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+}
+
+#[test]
+fn a_jffs2_in_a_ubi_volume_has_a_past() {
+    let sample = used_jffs2("15360", "480KiB");
+    let size = ["--size", "1MiB", "--peb", "16KiB", "--page", "512", "--oob", "16"];
+    sample.ok(&[&["chip", "new", "chip"][..], &size].concat());
+    sample.ok(&["ubi", "format", "chip"]);
+    sample.ok(&["ubi", "mkvol", "chip", "data", "--lebs", "34"]);
+    sample.ok(&["ubi", "update", "chip:data", "j"]);
+    sample.ok(&["chip", "export", "chip", "image"]);
+    let alone = sample.run(&["recover", "j", "alone", "--all-versions"]);
+    assert!(alone.code <= 1, "{}", alone.err);
+    let listed = |target: &str| sample.run(&["history", target, "--deleted"]).out;
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/provenance.py");
+    for (target, found) in
+        [("image", "found-1"), ("image:data", "found-2"), ("chip:data", "found-3")]
+    {
+        assert_eq!(listed(target), listed("j"), "{target}");
+        let run = sample.run(&["recover", target, found, "--all-versions"]);
+        assert!(run.code <= 1, "{target}: {}", run.err);
+        let names = |folder: &str| {
+            let names = fs::read_dir(sample.path(folder)).unwrap();
+            names.map(|entry| entry.unwrap().file_name()).collect::<BTreeSet<_>>()
+        };
+        assert_eq!(names(found), names("alone"), "{target}");
+        for name in names(found).iter().filter(|name| !name.to_string_lossy().contains(".json")) {
+            let read = |folder: &str| fs::read(sample.path(folder).join(name)).unwrap();
+            assert!(read(found) == read("alone"), "{target}: {}", name.display());
+        }
+        // The file of a simulated chip does not hold the bytes of the volume as they are.
+        if target != "chip:data" {
+            let mut python = Command::new("python3");
+            let python = python.arg(&script).arg(sample.path("image")).arg(sample.path(found));
+            let said = python.output().expect("python3 runs");
+            assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+        }
+    }
 }

@@ -1,13 +1,15 @@
 //! The past of a UBIFS or a JFFS2 in a file: its commits, versions of files and deleted names, and where in the file
 //! their nodes are.
 
+use super::filesystem::{self, Opened};
 use super::image::{self, Image, Jffs2Image};
-use super::{Place, Shape, Wanted, filesystem, peek};
+use super::{Place, Shape, Wanted, peek};
 use crate::error::{Context, Error};
 use crate::observe::Observer;
 use eraseblock_base::{Leb, VolumeId};
 use eraseblock_history::content::Contents;
 use eraseblock_history::{FlashNodes, History};
+use eraseblock_jffs2::Info;
 use eraseblock_mtd::LebDevice;
 use eraseblock_ubi::VolumeMap;
 use std::sync::Arc;
@@ -107,7 +109,7 @@ pub fn read_place(
             let volume = ubi.file_system_volume(place.volume.as_deref())?;
             let id = volume.info().id;
             let content = peek::content(&volume);
-            if content.is_jffs2() || content.is_read_only() {
+            if content.is_read_only() {
                 return Err(has_none());
             }
             let mut starts = vec![None; volume.leb_count() as usize];
@@ -120,11 +122,24 @@ pub fn read_place(
                     *start = Some(begin + u64::from(layout.data_offset()));
                 }
             }
+            if content.is_jffs2() {
+                let opened = filesystem::open_volume(volume, Some(id), None, observer)?;
+                return of_jffs2(opened, place, Some(id), |_| starts);
+            }
             (filesystem::grown(volume, &content) as Arc<dyn LebDevice>, Some(id), starts)
         }
         Image::Jffs2(image) => {
             place.refuse_volume()?;
-            return of_jffs2(image, place);
+            let Jffs2Image { opened, plain_start, .. } = image;
+            let starts = |info: &Info| {
+                let begin = |block: u32| {
+                    let own =
+                        info.shape.start + u64::from(block) * u64::from(info.shape.erase_size);
+                    plain_start.map(|start| start + own)
+                };
+                (0..info.blocks).map(begin).collect()
+            };
+            return of_jffs2(opened, place, None, starts);
         }
         Image::Yaffs(_) | Image::Read(_) => return Err(has_none()),
     };
@@ -138,18 +153,18 @@ pub fn read_place(
     Ok(Past { history, medium: Medium::Ubifs(device), volume, starts })
 }
 
-fn of_jffs2(image: Jffs2Image, place: &Place) -> Result<Past, Error> {
-    let Jffs2Image { opened, plain_start, .. } = image;
+/// Reads the past of a JFFS2; `starts` returns where its eraseblocks begin in the file.
+fn of_jffs2(
+    opened: Opened,
+    place: &Place,
+    volume: Option<VolumeId>,
+    starts: impl FnOnce(&Info) -> Vec<Option<u64>>,
+) -> Result<Past, Error> {
     let Some((fs, findings)) = opened.into_jffs2() else {
         return Err(Error::new(format!("{}: no JFFS2", place.path.display())));
     };
-    let info = *fs.info();
+    let starts = starts(fs.info());
     let read = History::read_flash(Arc::new(fs), findings);
     let (history, nodes) = read.context(place.path.display())?;
-    let begin = |block: u32| {
-        let own = info.shape.start + u64::from(block) * u64::from(info.shape.erase_size);
-        plain_start.map(|start| start + own)
-    };
-    let starts = (0..info.blocks).map(begin).collect();
-    Ok(Past { history, medium: Medium::Jffs2(nodes), volume: None, starts })
+    Ok(Past { history, medium: Medium::Jffs2(nodes), volume, starts })
 }
