@@ -20,6 +20,7 @@ mod jffs2_image;
 pub mod lock;
 pub mod magic;
 #[cfg(feature = "history")]
+mod old_blocks;
 pub mod past;
 pub mod peek;
 mod raw_dump;

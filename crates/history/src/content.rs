@@ -76,6 +76,8 @@ pub struct Contents(Kind);
 enum Kind {
     Ubifs {
         device: Arc<dyn LebDevice>,
+        /// The same, with old blocks.
+        leaves: Arc<dyn LebDevice>,
         /// The state that was used last: a commit, or the present one.
         state: Option<(Option<u64>, Box<Ubifs>)>,
     },
@@ -85,7 +87,12 @@ enum Kind {
 impl Contents {
     /// Reads from this volume.
     pub fn new(device: Arc<dyn LebDevice>) -> Self {
-        Self(Kind::Ubifs { device, state: None })
+        Self(Kind::Ubifs { leaves: Arc::clone(&device), device, state: None })
+    }
+
+    /// Reads from this volume, of which `leaves` has further LEBs.
+    pub fn with_old(device: Arc<dyn LebDevice>, leaves: Arc<dyn LebDevice>) -> Self {
+        Self(Kind::Ubifs { device, leaves, state: None })
     }
 
     /// Reads from this JFFS2.
@@ -99,8 +106,8 @@ impl Contents {
     ///
     /// Fails if the device fails.
     pub fn open(&mut self, version: &Version) -> Result<Content, UbifsError> {
-        let (device, state) = match &mut self.0 {
-            Kind::Ubifs { device, state } => (device, state),
+        let (device, all, state) = match &mut self.0 {
+            Kind::Ubifs { device, leaves, state } => (device, leaves, state),
             Kind::Jffs2(nodes) => {
                 let pieces = nodes.pieces(version);
                 let size = version.attributes.map_or(0, |known| known.size);
@@ -121,7 +128,7 @@ impl Contents {
         leaves.extend(version.nodes.iter().map(|leaf| (leaf.key, leaf.live())));
         leaves.retain(|key, _| !version.is_missing(*key));
         let leaves: Vec<Live> = leaves.into_values().collect();
-        let fs = Ubifs::open_leaves(Arc::clone(device), &leaves)?;
+        let fs = Ubifs::open_leaves(Arc::clone(all), &leaves)?;
         Ok(Content::new(fs, version, leaves))
     }
 }

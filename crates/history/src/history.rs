@@ -9,6 +9,7 @@ use eraseblock_mtd::LebDevice;
 use eraseblock_ubifs::{Commit, OpenOptions, Ubifs, UbifsError};
 use eraseblock_ubifs_format::Time;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A commit, and how much of it is left.
@@ -52,6 +53,15 @@ pub struct Deleted {
     pub class: Class,
 }
 
+/// What LEBs of a volume held before, in blocks that are not erased yet.
+#[derive(Clone, Debug)]
+pub struct OldBlocks {
+    /// The volume, with further LEBs.
+    pub device: Arc<dyn LebDevice>,
+    /// The further LEBs.
+    pub lebs: Range<u32>,
+}
+
 /// What is known of the past of a volume.
 #[derive(Debug)]
 pub struct History {
@@ -73,8 +83,21 @@ impl History {
         device: &Arc<dyn LebDevice>,
         step: &mut dyn FnMut(u64),
     ) -> Result<Self, UbifsError> {
+        Self::read_with(device, None, step)
+    }
+
+    /// Reads everything, and versions of files in old blocks.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Self::read`] does.
+    pub fn read_with(
+        device: &Arc<dyn LebDevice>,
+        old: Option<&OldBlocks>,
+        step: &mut dyn FnMut(u64),
+    ) -> Result<Self, UbifsError> {
         let (fs, findings) = Ubifs::open(Arc::clone(device), &OpenOptions::default())?;
-        let nodes = Nodes::read(&fs);
+        let nodes = Nodes::read(&fs, old);
         let now = Tree::now(&fs, &nodes);
         let mut reader = Reader::new(&nodes, &now);
         let mut all = Ubifs::commits(Arc::clone(device))?;

@@ -25,5 +25,5 @@ mod tree;
 mod versions;
 
 pub use flash::FlashNodes;
-pub use history::{CommitState, Deleted, History};
+pub use history::{CommitState, Deleted, History, OldBlocks};
 pub use versions::{Attributes, Class, Seen, Version};

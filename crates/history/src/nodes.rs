@@ -1,5 +1,6 @@
 //! Every valid node, live or not, by its place and by its inode; and the sequence numbers of all of them.
 
+use crate::history::OldBlocks;
 use eraseblock_base::Leb;
 use eraseblock_ubifs::{Live, Ubifs};
 use eraseblock_ubifs_format::constants::{NodeType, inode_flags};
@@ -72,14 +73,22 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// Reads all nodes.
-    pub(crate) fn read(fs: &Ubifs) -> Self {
+    /// Reads all nodes, those of old blocks included.
+    pub(crate) fn read(fs: &Ubifs, old: Option<&OldBlocks>) -> Self {
         let mut nodes = Self::default();
         let mut unread = Vec::new();
         fs.visit_nodes(
             &mut |leb, offset, node| nodes.take((leb.get(), offset), node),
             &mut |leb, _| unread.push(leb.get()),
         );
+        if let Some(OldBlocks { device, lebs }) = old {
+            fs.visit_old_nodes(
+                device.as_ref(),
+                lebs.clone(),
+                &mut |leb, offset, node| nodes.take((leb.get(), offset), node),
+                &mut |leb, _| unread.push(leb.get()),
+            );
+        }
         nodes.unread = unread;
         nodes.numbers.sort_unstable();
         nodes.numbers.dedup();

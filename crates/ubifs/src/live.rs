@@ -5,10 +5,10 @@ use crate::error::UbifsError;
 use crate::mount::Ubifs;
 use crate::recovery;
 use eraseblock_base::Leb;
-use eraseblock_mtd::MtdError;
+use eraseblock_mtd::{LebDevice, MtdError};
 use eraseblock_ubifs_format::decode::Node;
 use eraseblock_ubifs_format::{Branch, Compression, Key};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 /// A node that belongs to the file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,6 +39,9 @@ pub struct Stored {
     /// How many bytes they decompress to; the rest of the block is zeros.
     pub size: u32,
 }
+
+/// Fills a buffer with the content of a LEB.
+type ReadLeb<'a> = &'a dyn Fn(Leb, &mut Vec<u8>) -> Result<(), MtdError>;
 
 impl Live {
     fn new(branch: &Branch, parent: Option<&Branch>) -> Self {
@@ -103,15 +106,46 @@ impl Ubifs {
         unread: &mut dyn FnMut(Leb, MtdError),
     ) {
         let volume = &self.tnc.volume;
-        let mut bytes = Vec::new();
         let lpt = volume.sb.lpt_first()..=volume.sb.lpt_last();
-        for number in (0..volume.main_end()).filter(|number| !lpt.contains(number)) {
-            let leb = Leb::new(number);
-            if let Err(error) = volume.read_leb(leb, &mut bytes) {
+        let lebs = (0..volume.main_end()).filter(|number| !lpt.contains(number));
+        self.visit_lebs(
+            &mut lebs.map(Leb::new),
+            &|leb, buf| volume.read_leb(leb, buf),
+            sink,
+            unread,
+        );
+    }
+
+    /// Calls `sink` and `unread` in the same way for `lebs` of `device`, which hold what LEBs of the volume held
+    /// before.
+    pub fn visit_old_nodes(
+        &self,
+        device: &dyn LebDevice,
+        lebs: Range<u32>,
+        sink: &mut dyn FnMut(Leb, u32, &Node<'_>),
+        unread: &mut dyn FnMut(Leb, MtdError),
+    ) {
+        let read = |leb: Leb, buf: &mut Vec<u8>| {
+            buf.resize(self.tnc.volume.leb_size() as usize, 0);
+            device.read(leb, 0, buf).map(drop)
+        };
+        self.visit_lebs(&mut lebs.map(Leb::new), &read, sink, unread);
+    }
+
+    fn visit_lebs(
+        &self,
+        lebs: &mut dyn Iterator<Item = Leb>,
+        read: ReadLeb<'_>,
+        sink: &mut dyn FnMut(Leb, u32, &Node<'_>),
+        unread: &mut dyn FnMut(Leb, MtdError),
+    ) {
+        let mut bytes = Vec::new();
+        for leb in lebs {
+            if let Err(error) = read(leb, &mut bytes) {
                 unread(leb, error);
                 continue;
             }
-            for (offset, node) in recovery::all_nodes(leb, &bytes, 0, volume.limits) {
+            for (offset, node) in recovery::all_nodes(leb, &bytes, 0, self.tnc.volume.limits) {
                 sink(leb, offset, &node);
             }
         }

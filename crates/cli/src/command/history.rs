@@ -30,11 +30,14 @@ pub(crate) struct HistoryArgs {
     /// Only names below this directory
     #[arg(long, value_name = "DIR", requires = "deleted")]
     under: Option<OsString>,
+    /// Also read eraseblocks of the UBI that have lost their LEB and are not erased yet
+    #[arg(long)]
+    old_blocks: bool,
 }
 
 /// Prints what is known.
 pub(crate) fn run(args: &HistoryArgs, session: &mut Session) -> Result<(), Failure> {
-    let past = read(&args.target, session)?;
+    let past = read(&args.target, args.old_blocks, session)?;
     let history = &past.history;
     if args.deleted {
         return deleted(args, history, session);
@@ -204,8 +207,17 @@ fn deleted(args: &HistoryArgs, history: &History, session: &mut Session) -> Resu
 }
 
 /// The past of a target, for the commands that write it.
-pub(super) fn read(target: &TargetArgs, session: &mut Session) -> Result<Past, Failure> {
-    let past = past::read(&target.wanted(), session)?;
+pub(super) fn read(
+    target: &TargetArgs,
+    with_old: bool,
+    session: &mut Session,
+) -> Result<Past, Failure> {
+    let wanted = target.wanted();
+    let past = if with_old {
+        past::read_with_old(&wanted, session)?
+    } else {
+        past::read(&wanted, session)?
+    };
     session.report_aside(past.history.findings().clone());
     Ok(past)
 }

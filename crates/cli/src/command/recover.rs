@@ -13,6 +13,7 @@ use crate::args::TargetArgs;
 use crate::failure::{Context, Failure};
 use crate::session::Session;
 use eraseblock::documents::past::VersionReport;
+use eraseblock::raw::base::Peb;
 use eraseblock::raw::history::content::{Content, Contents, Run};
 use eraseblock::raw::history::{Class, Seen, Version};
 use eraseblock::target::past::Past;
@@ -45,6 +46,9 @@ pub(crate) struct RecoverArgs {
         default_value = "proven,consistent,likely,partial"
     )]
     class: Vec<ClassArg>,
+    /// Also read eraseblocks of the UBI that have lost their LEB and are not erased yet
+    #[arg(long)]
+    old_blocks: bool,
 }
 
 /// How sure it is that a version was a state of its file.
@@ -100,6 +104,9 @@ struct RunReport {
     codec: Option<&'static str>,
     sqnum: Option<u64>,
     leb: u32,
+    /// The block that held the LEB before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    old_peb: Option<u32>,
     node: u32,
     node_len: u32,
 }
@@ -115,7 +122,7 @@ struct Summary {
 /// Writes the files.
 pub(crate) fn run(args: &RecoverArgs, session: &mut Session) -> Result<(), Failure> {
     let before = Before::read(&args.target, session)?;
-    let past = history::read(&args.target, session)?;
+    let past = history::read(&args.target, args.old_blocks, session)?;
     let before = before.or_volume(&past);
     let dest = &args.dest;
     if dest.exists() && fs::read_dir(dest).context(dest.display())?.next().is_some() {
@@ -127,7 +134,7 @@ pub(crate) fn run(args: &RecoverArgs, session: &mut Session) -> Result<(), Failu
     let mut hasher = Hasher::new(&[Algorithm::Sha256]);
     let mut summary = Summary::default();
     let chosen = chosen(args, &past);
-    let mut contents = past.medium.contents();
+    let mut contents = past.contents();
     let bar = session.progress(chosen.len() as u64, "recover");
     for index in contents::by_state(&chosen) {
         let Some(version) = chosen.get(index) else { continue };
@@ -256,6 +263,7 @@ fn write(content: &Content, out: &File) -> io::Result<(Digests, Option<String>)>
 impl RunReport {
     fn of(past: &Past, run: &Run) -> Self {
         let stored = run.stored;
+        let (leb, old_peb) = past.place_of(run.leb);
         Self {
             offset: run.offset,
             file_len: run.len,
@@ -265,7 +273,8 @@ impl RunReport {
             size: stored.map(|stored| stored.size),
             codec: stored.map(|stored| stored.codec),
             sqnum: stored.map(|stored| stored.sqnum),
-            leb: run.leb.get(),
+            leb: leb.get(),
+            old_peb: old_peb.map(Peb::get),
             node: run.node,
             node_len: run.node_len,
         }

@@ -31,6 +31,9 @@ pub(crate) struct TimelineArgs {
     /// Digests of the contents; a bodyfile has a column for MD5
     #[arg(long, value_name = "ALGORITHM,...", value_delimiter = ',')]
     hash: Vec<Algorithm>,
+    /// Also read eraseblocks of the UBI that have lost their LEB and are not erased yet
+    #[arg(long)]
+    old_blocks: bool,
 }
 
 /// The formats of a timeline.
@@ -67,7 +70,7 @@ pub(crate) fn run(args: &TimelineArgs, session: &mut Session) -> Result<(), Fail
         return Err(Failure::usage("--hash sha256: a bodyfile has a column for MD5 only")
             .hint("--as dfxml, --as jsonl and --as csv have room for both"));
     }
-    let past = history::read(&args.target, session)?;
+    let past = history::read(&args.target, args.old_blocks, session)?;
     let versions: Vec<&Version> = past.history.all().collect();
     let details = details(args, &past, &versions, session)?;
     let mut rows = versions.iter().copied().zip(&details);
@@ -94,7 +97,7 @@ fn details(
     if args.hash.is_empty() && !is_dfxml {
         return Ok(details);
     }
-    let mut contents = past.medium.contents();
+    let mut contents = past.contents();
     let bar = session.progress(versions.len() as u64, "contents");
     let mut unread = 0;
     for index in contents::by_state(versions) {

@@ -286,3 +286,82 @@ fn a_jffs2_in_a_ubi_volume_has_a_past() {
         }
     }
 }
+
+/// Returns the number of the LEB of an eraseblock of volume 0, and its sequence number.
+fn held(block: &[u8]) -> Option<(u32, u64)> {
+    let word = |at: usize| block.get(at..at + 4).and_then(<[u8]>::first_chunk);
+    let number = |at: usize| word(at).map(|bytes| u32::from_be_bytes(*bytes));
+    let vid = number(16)? as usize;
+    let is_held = block.starts_with(b"UBI#") && block.get(vid..vid + 4)? == b"UBI!";
+    let sqnum = u64::from(number(vid + 40)?) << 32 | u64::from(number(vid + 44)?);
+    (is_held && number(vid + 8) == Some(0)).then_some((number(vid + 12)?, sqnum))
+}
+
+#[test]
+fn old_blocks_of_a_ubi_hold_more_versions() {
+    const PEB: usize = 16 << 10;
+    let sample = Sample::new();
+    fs::create_dir(sample.path("tree")).unwrap();
+    // Other files leave few LEBs, which are used again soon.
+    fs::write(sample.path("tree/other"), vec![7; 240_000]).unwrap();
+    let layout = "[flash]\npeb = \"16KiB\"\npage = 512\nsubpage = 512\n\
+        blocks = 80\n[[volume]]\nname = \"root\"\nsize = \"700KiB\"\n\
+        content = { ubifs = \"tree\", compressor = \"none\" }\n";
+    fs::write(sample.path("layout"), layout).unwrap();
+    sample.ok(&["build", "layout", "-o", "image", "-q"]);
+    // Until LEBs are used again, their blocks of before are kept.
+    let mut old: Vec<Vec<u8>> = Vec::new();
+    let mut before: Vec<Vec<u8>> = Vec::new();
+    for round in 0..40_u32 {
+        let data: Vec<u8> =
+            (0..30_000_u32).map(|at| ((at * (round + 3)) >> 3).to_le_bytes()[0]).collect();
+        fs::write(sample.path("data"), data).unwrap();
+        sample.ok(&["edit", "image", "-c", "put data big", "-c", "sync", "-c", "put data kept"]);
+        let now = fs::read(sample.path("image")).unwrap();
+        let now: Vec<Vec<u8>> = now.chunks(PEB).map(<[u8]>::to_vec).collect();
+        old.extend(before.iter().filter(|block| !now.contains(block)).cloned());
+        before = now;
+    }
+    // What held a LEB that another block holds now; a block of an unmapped LEB would be mapped again.
+    old.retain(|block| {
+        before.iter().any(|now| match (held(now), held(block)) {
+            (Some((leb, sqnum)), Some((own, number))) => leb == own && sqnum > number,
+            _ => false,
+        })
+    });
+    assert!(old.len() > 20, "{}", old.len());
+    sample.ok(&["recover", "image", "without", "--all-versions"]);
+    // They are shown as if they had not been erased yet.
+    let end = before.iter().rposition(|block| held(block).is_some()).unwrap() + 1;
+    before.truncate(end);
+    before.extend(old);
+    fs::write(sample.path("image"), before.concat()).unwrap();
+    let is_ok = |run: &crate::sample::Run| assert!(run.code <= 1, "{}", run.err);
+    is_ok(&sample.run(&["recover", "image", "still", "--all-versions"]));
+    is_ok(&sample.run(&["recover", "image", "with", "--all-versions", "--old-blocks"]));
+    let versions = |folder: &str| -> Vec<serde_json::Value> {
+        let list = fs::read_to_string(sample.path(folder).join("manifest.jsonl")).unwrap();
+        list.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let whole = |folder: &str| {
+        let versions = versions(folder);
+        versions.iter().filter(|it| it["class"] != "partial" && it["size"] == 30_000).count()
+    };
+    assert_eq!(versions("without").len(), versions("still").len());
+    assert!(whole("with") > whole("without"), "{} {}", whole("with"), whole("without"));
+    let with = versions("with");
+    let mut runs = with.iter().flat_map(|it| it["runs"].as_array().unwrap());
+    assert!(runs.any(|run| run["old_peb"].is_u64()));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/provenance.py");
+    let mut python = Command::new("python3");
+    python.arg(script).arg(sample.path("image")).arg(sample.path("with"));
+    let said = python.output().expect("python3 runs");
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    sample.ok(&["mkfs", "jffs2", "tree", "-q", "-o", "other", "--peb", "64KiB"]);
+    let run = sample.run(&["history", "other", "--deleted", "--old-blocks"]);
+    assert!(
+        run.code == 3 && run.err.contains("only a UBIFS in a UBI has old blocks"),
+        "{}",
+        run.err
+    );
+}

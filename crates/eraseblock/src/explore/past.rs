@@ -148,7 +148,7 @@ impl Pasts {
             let contents = match &mut *last {
                 Some((known, contents)) if known == volume => contents,
                 last => {
-                    let contents = past.medium.contents();
+                    let contents = past.contents();
                     &mut last.insert((volume.to_owned(), contents)).1
                 }
             };

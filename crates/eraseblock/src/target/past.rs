@@ -3,12 +3,13 @@
 
 use super::filesystem::{self, Opened};
 use super::image::{self, Image, Jffs2Image};
+use super::old_blocks::WithOld;
 use super::{Place, Shape, Wanted, peek};
 use crate::error::{Context, Error};
 use crate::observe::Observer;
-use eraseblock_base::{Leb, VolumeId};
+use eraseblock_base::{Leb, Peb, VolumeId};
 use eraseblock_history::content::Contents;
-use eraseblock_history::{FlashNodes, History};
+use eraseblock_history::{FlashNodes, History, OldBlocks};
 use eraseblock_jffs2::Info;
 use eraseblock_mtd::LebDevice;
 use eraseblock_ubi::VolumeMap;
@@ -25,6 +26,8 @@ pub struct Past {
     pub volume: Option<VolumeId>,
     /// Where each LEB begins in the file, if it is in a file and mapped; of a JFFS2, each eraseblock.
     starts: Vec<Option<u64>>,
+    /// What LEBs of a UBIFS held before.
+    old: Option<Arc<WithOld>>,
 }
 
 /// What a past is read from.
@@ -52,17 +55,20 @@ impl Medium {
             Self::Jffs2(nodes) => (nodes.fs().info().shape.erase_size, nodes.fs().info().blocks),
         }
     }
-
-    /// Opens contents of versions.
-    pub fn contents(&self) -> Contents {
-        match self {
-            Self::Ubifs(device) => Contents::new(Arc::clone(device)),
-            Self::Jffs2(nodes) => Contents::of_flash(Arc::clone(nodes)),
-        }
-    }
 }
 
 impl Past {
+    /// Opens contents of versions.
+    pub fn contents(&self) -> Contents {
+        match (&self.medium, &self.old) {
+            (Medium::Ubifs(device), None) => Contents::new(Arc::clone(device)),
+            (Medium::Ubifs(device), Some(old)) => {
+                Contents::with_old(Arc::clone(device), Arc::clone(old) as Arc<dyn LebDevice>)
+            }
+            (Medium::Jffs2(nodes), _) => Contents::of_flash(Arc::clone(nodes)),
+        }
+    }
+
     /// Returns where in the file the first LEB begins.
     pub fn start(&self) -> Option<u64> {
         self.in_file(Leb::new(0), 0)
@@ -71,6 +77,12 @@ impl Past {
     /// Returns whether places in the file are known.
     pub fn has_offsets(&self) -> bool {
         self.starts.iter().any(Option::is_some)
+    }
+
+    /// Returns the LEB that a node was in, and the block if that is an old one, which has lost the LEB.
+    pub fn place_of(&self, leb: Leb) -> (Leb, Option<Peb>) {
+        let old = self.old.as_ref().and_then(|old| old.block(leb));
+        old.map_or((leb, None), |(leb, peb)| (leb, Some(peb)))
     }
 
     /// Returns where in the file a place in a LEB is; `None` if no bytes of the file are those of the LEB, as
@@ -86,18 +98,47 @@ pub fn read(args: &Wanted, observer: &mut dyn Observer) -> Result<Past, Error> {
     read_place(&Place::parse(&args.target)?, &args.shape, observer)
 }
 
+/// The same, with what blocks of a UBI hold that have lost their LEB and are not erased yet. Fails like
+/// [`read`], or if the target is no UBIFS in a UBI.
+pub fn read_with_old(args: &Wanted, observer: &mut dyn Observer) -> Result<Past, Error> {
+    let place = Place::parse(&args.target)?;
+    read_any(&place, &args.shape, Old::Included, observer)
+}
+
 /// The same for a target that is taken apart already. Fails like [`read`].
 pub fn read_place(
     place: &Place,
     shape: &Shape,
     observer: &mut dyn Observer,
 ) -> Result<Past, Error> {
+    read_any(place, shape, Old::LeftOut, observer)
+}
+
+/// Whether old blocks are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Old {
+    Included,
+    LeftOut,
+}
+
+fn read_any(
+    place: &Place,
+    shape: &Shape,
+    old: Old,
+    observer: &mut dyn Observer,
+) -> Result<Past, Error> {
+    let with_old = old == Old::Included;
+    let no_old_blocks = || {
+        let message = "only a UBIFS in a UBI has old blocks";
+        Error::new(message).with_kind(crate::ErrorKind::Unsupported)
+    };
     observer.keep_still(&place.path)?;
     let has_none = || {
         Error::new(format!("{}: only UBIFS and JFFS2 keep a past", place.path.display()))
             .with_kind(crate::ErrorKind::Unsupported)
     };
     let (device, volume, starts) = match image::open(place, shape, observer)? {
+        Image::Ubifs(_) | Image::Jffs2(_) if with_old => return Err(no_old_blocks()),
         Image::Ubifs(bare) => {
             place.refuse_volume()?;
             let size = u64::from(bare.device.leb_size());
@@ -116,11 +157,24 @@ pub fn read_place(
             let attachment = ubi.attachment();
             let (layout, is_plain) = (attachment.layout, ubi.is_plain && ubi.dump.is_none());
             let map = attachment.map(id).filter(|_| is_plain);
-            for (leb, peb) in map.into_iter().flat_map(VolumeMap::iter) {
+            let begin = |peb: Peb| {
                 let begin = ubi.start + u64::from(peb.get()) * u64::from(layout.peb_size());
+                begin + u64::from(layout.data_offset())
+            };
+            for (leb, peb) in map.into_iter().flat_map(VolumeMap::iter) {
                 if let Some(start) = starts.get_mut(leb.get() as usize) {
-                    *start = Some(begin + u64::from(layout.data_offset()));
+                    *start = Some(begin(peb));
                 }
+            }
+            if content.is_jffs2() && with_old {
+                return Err(no_old_blocks());
+            }
+            if with_old {
+                let device = filesystem::grown(volume, &content) as Arc<dyn LebDevice>;
+                starts.resize(device.leb_count() as usize, None);
+                let old = WithOld::new(Arc::clone(&device), &ubi.ubi, id)?;
+                starts.extend(old.pebs().map(|peb| is_plain.then(|| begin(peb))));
+                return of_ubifs(device, Some(Arc::new(old)), Some(id), starts, place, observer);
             }
             if content.is_jffs2() {
                 let opened = filesystem::open_volume(volume, Some(id), None, observer)?;
@@ -143,14 +197,30 @@ pub fn read_place(
         }
         Image::Yaffs(_) | Image::Read(_) => return Err(has_none()),
     };
+    of_ubifs(device, None, volume, starts, place, observer)
+}
+
+fn of_ubifs(
+    device: Arc<dyn LebDevice>,
+    old: Option<Arc<WithOld>>,
+    volume: Option<VolumeId>,
+    starts: Vec<Option<u64>>,
+    place: &Place,
+    observer: &mut dyn Observer,
+) -> Result<Past, Error> {
+    let blocks = old.as_ref().map(|old| OldBlocks {
+        device: Arc::clone(old) as Arc<dyn LebDevice>,
+        lebs: device.leb_count()..old.leb_count(),
+    });
     let bar = observer.progress(0, "history");
     let mut commits = None;
     let mut step = |left: u64| match commits {
         None => bar.total(*commits.insert(left)),
         Some(_) => bar.advance(1),
     };
-    let history = History::read(&device, &mut step).context(place.path.display())?;
-    Ok(Past { history, medium: Medium::Ubifs(device), volume, starts })
+    let history = History::read_with(&device, blocks.as_ref(), &mut step);
+    let history = history.context(place.path.display())?;
+    Ok(Past { history, medium: Medium::Ubifs(device), volume, starts, old })
 }
 
 /// Reads the past of a JFFS2; `starts` returns where its eraseblocks begin in the file.
@@ -166,5 +236,5 @@ fn of_jffs2(
     let starts = starts(fs.info());
     let read = History::read_flash(Arc::new(fs), findings);
     let (history, nodes) = read.context(place.path.display())?;
-    Ok(Past { history, medium: Medium::Jffs2(nodes), volume, starts })
+    Ok(Past { history, medium: Medium::Jffs2(nodes), volume, starts, old: None })
 }

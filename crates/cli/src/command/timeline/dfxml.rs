@@ -196,7 +196,11 @@ fn byte_run(text: &mut String, past: &Past, run: &Run) -> u64 {
             let _ = write!(text, " eraseblock:skip='{}'", run.skip);
         }
     }
-    let (leb, offset, sqnum) = (run.leb.get(), at, stored.sqnum);
+    let (leb, old_peb) = past.place_of(run.leb);
+    let (leb, offset, sqnum) = (leb.get(), at, stored.sqnum);
+    if let Some(peb) = old_peb {
+        let _ = write!(text, " eraseblock:old_peb='{}'", peb.get());
+    }
     let _ = write!(text, " eraseblock:leb='{leb}' eraseblock:leb_offset='{offset}'");
     let _ = writeln!(text, " eraseblock:sqnum='{sqnum}'/>");
     len
