@@ -244,6 +244,7 @@ impl Action {
         if let (Some(field), Some(from), Some(to)) = (self.field, &self.from, &self.to) {
             let text = |value: &Value| match value {
                 Value::Number(number) => number.to_string(),
+                Value::Text(text) if text.is_empty() => "none".to_owned(),
                 Value::Text(text) => text.clone(),
             };
             line = format!("{line}: {field} {} -> {}", text(from), text(to));
