@@ -88,7 +88,7 @@ pub(super) fn run(args: &[String]) -> Result<bool> {
     let mut disk = disk::Results::default();
     disk.measure(options.extent)?;
     let mut cut = cuts::Results::default();
-    cut.measure_all(options.extent)?;
+    cut.measure_all()?;
     if options.extent != Extent::NoGuest {
         let ours = our_command(options.ours.as_deref(), &["evaluate".to_owned()])?;
         let mut lab = Lab::new(ours, options.trust)?;

@@ -3,7 +3,7 @@
 use super::pile::Pile;
 use super::session::Recorded;
 use super::state::{Cut, Level, cuts, sample};
-use super::{MARKS, Outcome, SEED, campaign, ours, sizes, units};
+use super::{MARKS, Outcome, SEED, STATES, campaign, ours, sizes, units};
 use crate::evaluate::disk::System;
 use crate::evaluate::lab::Lab;
 use crate::evaluate::rows::{Cell, Fidelity, Row, Verdict};
@@ -80,8 +80,8 @@ pub(super) fn replay_ours(id: &str, level: Level, hash: &str, cut: Cut) -> Resul
 
 impl Results {
     /// Judges UBIFS in process, at all levels.
-    pub(in crate::evaluate) fn measure_all(&mut self, extent: whole::Extent) -> Result<()> {
-        self.measure(&Level::ALL, sizes(extent).0)
+    pub(in crate::evaluate) fn measure_all(&mut self) -> Result<()> {
+        self.measure(&Level::ALL, STATES)
     }
 
     /// Judges all file systems of Linux at all levels, or takes what earlier runs left.
