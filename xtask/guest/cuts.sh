@@ -101,8 +101,10 @@ report() {
 
 # round NAME CUTS: files of 4 KiB on what so many cuts left, without a check.
 round() {
-    if ! start 2>/dev/null; then
+    dmesg -c >/dev/null
+    if ! start 2>/tmp/refused; then
         echo "refused $2" >>/job/results/$1
+        { cat /tmp/refused; dmesg -c; } >/job/results/$1-refused
         control refused
         return
     fi

@@ -41,6 +41,9 @@ pub(super) struct Pile {
     pub(super) standings: Vec<Standing>,
     /// Cuts after which the file system was no longer mounted.
     pub(super) refused: Option<u32>,
+    /// What the mount and the kernel said about that.
+    #[serde(default)]
+    pub(super) why: Option<String>,
     /// The first round that could not write, and why.
     pub(super) failed: Option<String>,
 }
@@ -62,7 +65,8 @@ impl Pile {
                 last.inodes, last.unreadable
             ));
         }
-        words.extend(self.refused.map(|cuts| format!("not mounted after {cuts} cuts")));
+        let why = self.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+        words.extend(self.refused.map(|cuts| format!("not mounted after {cuts} cuts{why}")));
         words.extend(self.failed.as_ref().map(|why| format!("a write failed after cut {why}")));
         words.join("; ")
     }
@@ -134,9 +138,21 @@ pub(super) fn read(results: &Path, variant: &Variant, level: Level) -> Result<Op
     let path = results.join(file_name(variant, level));
     let Ok(text) = fs::read_to_string(&path) else { return Ok(None) };
     let mut pile = parse(&text)?;
-    let failed = fs::read_to_string(path.with_file_name(file_name(variant, level) + "-failed"));
-    pile.failed = failed.ok().map(|text| text.trim().replace('\n', ": "));
+    let said =
+        |what: &str| fs::read_to_string(path.with_file_name(file_name(variant, level) + what)).ok();
+    pile.failed = said("-failed").map(|text| text.trim().replace('\n', ": "));
+    pile.why = said("-refused").map(|text| reason(&text));
     Ok(Some(pile))
+}
+
+/// Returns the first line of the kernel that names a fault, without its time; or else what mount said.
+fn reason(text: &str) -> String {
+    let names = ["error", "invalid", "corrupt", "mismatch", "bad", "failed"];
+    let mut kernel =
+        text.lines().filter_map(|line| Some(line.strip_prefix('[')?.split_once("] ")?.1));
+    let is_fault = |line: &&str| names.iter().any(|name| line.to_lowercase().contains(name));
+    let line = kernel.find(is_fault).or_else(|| text.lines().next()).unwrap_or_default();
+    line.trim().replace('|', "/")
 }
 
 /// Reads what the guest's script reports.
@@ -180,6 +196,17 @@ mod tests {
         let last = &pile.standings[1];
         assert_eq!((last.blocks, last.inodes, last.unreadable), ([118, 9, 100], 90, 3));
         assert!(parse("cuts 0\n/dev/vda 118 2 107 2% /mnt\n").is_err());
+    }
+
+    #[test]
+    fn the_kernel_says_why_a_mount_is_refused() {
+        let mount = "mount: mounting /dev/vdc on /mnt failed: Bad message\n";
+        let kernel = "[   13.997969] XFS (vdc): Mounting V5 Filesystem\n\
+                      [   14.037504] XFS (vdc): Metadata CRC error detected at a | b\n\
+                      [   14.038541] XFS (vdc): Unmount and run xfs_repair\n";
+        let said = reason(&[mount, kernel].concat());
+        assert_eq!(said, "XFS (vdc): Metadata CRC error detected at a / b");
+        assert_eq!(reason(mount), mount.trim());
     }
 
     #[test]
