@@ -70,7 +70,7 @@ impl Areas<'_> {
         Ok(Some(committed))
     }
 
-    /// M2, Q4: only master nodes.
+    /// M2: only master nodes.
     fn check_masters(&self, volume: &Volume, committed: &Committed, breaches: &mut Breaches) {
         let mut bytes = Vec::new();
         for leb in [MASTER_LEB, MASTER_LEB + 1] {
