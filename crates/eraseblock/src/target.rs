@@ -21,6 +21,7 @@ pub mod lock;
 pub mod magic;
 #[cfg(feature = "history")]
 mod old_blocks;
+#[cfg(feature = "history")]
 pub mod past;
 pub mod peek;
 mod raw_dump;
