@@ -31,7 +31,7 @@ struct Row {
 /// In the order of their start. The short form uses one build for everything: tests, mounts, power
 /// cuts and the oracle's guest. Steps of cargo follow each other, because they would only wait for
 /// its lock.
-const ROWS: [Row; 27] = [
+const ROWS: [Row; 28] = [
     Row {
         name: "format",
         short: "{cargo} fmt --all --check",
@@ -54,6 +54,14 @@ const ROWS: [Row; 27] = [
         full: "",
         after: &["format"],
         counts: counts::warnings,
+    },
+    // Together all packages build with all features.
+    Row {
+        name: "features",
+        short: "{cargo} check --quiet --package eraseblock",
+        full: "",
+        after: &["build"],
+        counts: counts::nothing,
     },
     Row {
         name: "package",
