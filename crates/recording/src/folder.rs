@@ -6,11 +6,10 @@
 //! 2. A file is held open from its `open` to its `release`, so that it can be used after its last name is
 //!    gone; at other times it is found by its path.
 
-use crate::content::fill;
+use crate::content::Transfers;
 use crate::op::{How, Kind, Name, Op, Step};
 use crate::paths::Paths;
-use crate::replay::{Counts, LONGEST_VALUE, PIECE};
-use eraseblock_base::random::SplitMix64;
+use crate::replay::Counts;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
     self, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Timespec, Timestamps,
@@ -33,13 +32,11 @@ const DIRECTORY_MODE: u32 = 0o700;
 pub struct FolderReplay {
     root: OwnedFd,
     paths: Paths,
-    random: SplitMix64,
+    content: Transfers,
     /// Files that are open, and how often.
     open: HashMap<u64, (File, u64)>,
     /// Links and devices that were opened, which no call can hold: they may have lost their names.
     not_held: HashSet<u64>,
-    buf: Vec<u8>,
-    counts: Counts,
 }
 
 /// An open directory, and a name in it.
@@ -64,16 +61,8 @@ impl FolderReplay {
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = fs::openat(CWD, folder, flags, Mode::empty())?;
-        let (paths, random) = (Paths::default(), SplitMix64::new(seed));
-        Ok(Self {
-            root,
-            paths,
-            random,
-            open: HashMap::new(),
-            not_held: HashSet::new(),
-            buf: Vec::new(),
-            counts: Counts::default(),
-        })
+        let (paths, content) = (Paths::default(), Transfers::new(seed));
+        Ok(Self { root, paths, content, open: HashMap::new(), not_held: HashSet::new() })
     }
 
     /// Replays a step. Files that existed before the recording are made when it first uses them.
@@ -85,13 +74,13 @@ impl FolderReplay {
     pub fn step(&mut self, step: &Step) -> io::Result<()> {
         match self.perform(&step.op) {
             Err(error) if is_unsupported(&step.op, &error) => {
-                self.counts.unsupported += 1;
+                self.content.counts.unsupported += 1;
                 if let Op::Open { file } = step.op {
                     self.not_held.insert(file);
                 }
             }
             done => {
-                *self.counts.steps.entry(step.op.name()).or_default() += 1;
+                *self.content.counts.steps.entry(step.op.name()).or_default() += 1;
                 done?;
             }
         }
@@ -107,7 +96,7 @@ impl FolderReplay {
     pub fn finish(mut self) -> io::Result<Counts> {
         self.open.clear();
         self.sync()?;
-        Ok(self.counts)
+        Ok(self.content.counts)
     }
 
     fn perform(&mut self, op: &Op) -> io::Result<()> {
@@ -131,7 +120,7 @@ impl FolderReplay {
             }
             Op::Read { file, offset, len } => {
                 let file = self.file(*file, OFlags::RDONLY)?;
-                self.read(&file, *offset, *len)
+                self.content.read(*offset, *len, |at, buf| file.read_at(buf, at))
             }
             Op::Resize { file, size } => self.file(*file, OFlags::RDWR)?.set_len(*size),
             Op::SetAttr { file, mode } => self.set_attr(*file, *mode),
@@ -304,30 +293,7 @@ impl FolderReplay {
     }
 
     fn write(&mut self, file: &File, offset: u64, len: u64, dense: u8) -> io::Result<()> {
-        let mut done = 0;
-        while done < len {
-            let piece = (len - done).min(PIECE);
-            self.buf.resize(usize::try_from(piece).unwrap_or(0), 0);
-            fill(&mut self.random, dense, &mut self.buf);
-            file.write_all_at(&self.buf, offset.saturating_add(done))?;
-            done += piece;
-            self.counts.written += piece;
-        }
-        Ok(())
-    }
-
-    fn read(&mut self, file: &File, offset: u64, len: u64) -> io::Result<()> {
-        let mut done = 0;
-        while done < len {
-            self.buf.resize(usize::try_from((len - done).min(PIECE)).unwrap_or(0), 0);
-            let count = file.read_at(&mut self.buf, offset.saturating_add(done))? as u64;
-            if count == 0 {
-                break;
-            }
-            done += count;
-            self.counts.read += count;
-        }
-        Ok(())
+        self.content.write(offset, len, dense, |at, data| file.write_all_at(data, at))
     }
 
     /// Sets permissions, or the time of now: which owners and times they are makes no difference to the
@@ -352,9 +318,8 @@ impl FolderReplay {
 
     fn set_xattr(&mut self, file: u64, name: &Name, len: u32) -> io::Result<()> {
         let file = self.file(file, OFlags::RDONLY)?;
-        self.buf.resize(len.min(LONGEST_VALUE) as usize, 0);
-        fill(&mut self.random, 50, &mut self.buf);
-        Ok(fs::fsetxattr(file, &*bytes(name)?, &self.buf, XattrFlags::empty())?)
+        let value = self.content.value(len);
+        Ok(fs::fsetxattr(file, &*bytes(name)?, value, XattrFlags::empty())?)
     }
 }
 

@@ -1,8 +1,7 @@
 //! Replays recordings on any file system.
 
-use crate::content::fill;
+use crate::content::Transfers;
 use crate::op::{Kind, Name, Op, Step};
-use eraseblock_base::random::SplitMix64;
 use eraseblock_vfs::background::rest;
 use eraseblock_vfs::{
     Caller, FsError, FsErrorKind, Ino, NewInode, NewKind, SetAttr, Timestamp, WritableFileSystem,
@@ -10,10 +9,6 @@ use eraseblock_vfs::{
 };
 use std::collections::{BTreeMap, HashMap};
 
-/// Bytes that are written or read with one call.
-pub(crate) const PIECE: u64 = 128 << 10;
-/// The longest value of an extended attribute.
-pub(crate) const LONGEST_VALUE: u32 = 65_536;
 /// A pause in which a mount begins its background work, in nanoseconds.
 pub const QUIET: u64 = 500_000_000;
 /// Steps of background work in a pause.
@@ -49,26 +44,23 @@ pub struct Counts {
 pub struct Replay<'a> {
     fs: &'a dyn WritableFileSystem,
     pace: Pace,
-    random: SplitMix64,
+    content: Transfers,
     files: HashMap<u64, Ino>,
     /// Files that are open, and how often.
     open: HashMap<Ino, u64>,
     now: u64,
-    buf: Vec<u8>,
-    counts: Counts,
 }
 
 impl<'a> Replay<'a> {
     /// Starts a replay, which makes content from a seed.
     pub fn new(fs: &'a dyn WritableFileSystem, pace: Pace, seed: u64) -> Self {
-        let (random, files) = (SplitMix64::new(seed), HashMap::from([(0, fs.root())]));
-        let (open, buf, counts) = (HashMap::new(), Vec::new(), Counts::default());
-        Self { fs, pace, random, files, open, now: 0, buf, counts }
+        let (content, files) = (Transfers::new(seed), HashMap::from([(0, fs.root())]));
+        Self { fs, pace, content, files, open: HashMap::new(), now: 0 }
     }
 
     /// Returns what was replayed so far.
     pub fn counts(&self) -> &Counts {
-        &self.counts
+        &self.content.counts
     }
 
     /// Replays a step. Files that existed before the recording are made when it first uses them,
@@ -86,11 +78,11 @@ impl<'a> Replay<'a> {
         }
         match self.perform(&step.op) {
             Err(error) if error.kind() == FsErrorKind::Unsupported => {
-                self.counts.unsupported += 1;
+                self.content.counts.unsupported += 1;
                 Ok(())
             }
             done => {
-                *self.counts.steps.entry(step.op.name()).or_default() += 1;
+                *self.content.counts.steps.entry(step.op.name()).or_default() += 1;
                 done
             }
         }
@@ -108,7 +100,7 @@ impl<'a> Replay<'a> {
             }
         }
         self.fs.sync()?;
-        Ok(self.counts)
+        Ok(self.content.counts)
     }
 
     fn by(&self) -> Caller {
@@ -175,9 +167,9 @@ impl<'a> Replay<'a> {
             }
             Op::SetXattr { file, name, len } => {
                 let file = self.file(*file)?;
-                self.buf.resize((*len).min(LONGEST_VALUE) as usize, 0);
-                fill(&mut self.random, 50, &mut self.buf);
-                self.fs.set_xattr(file, &bytes(name)?, &self.buf, XattrMode::Either, &self.by())
+                let by = self.by();
+                let value = self.content.value(*len);
+                self.fs.set_xattr(file, &bytes(name)?, value, XattrMode::Either, &by)
             }
             Op::RemoveXattr { file, name } => {
                 self.fs.remove_xattr(self.file(*file)?, &bytes(name)?, &self.by())
@@ -237,31 +229,13 @@ impl<'a> Replay<'a> {
     }
 
     fn write(&mut self, ino: Ino, offset: u64, len: u64, dense: u8) -> Result<(), FsError> {
-        let by = self.by();
-        let mut done = 0;
-        while done < len {
-            let piece = (len - done).min(PIECE);
-            self.buf.resize(usize::try_from(piece).unwrap_or(0), 0);
-            fill(&mut self.random, dense, &mut self.buf);
-            self.fs.write(ino, offset.saturating_add(done), &self.buf, &by)?;
-            done += piece;
-            self.counts.written += piece;
-        }
-        Ok(())
+        let (fs, by) = (self.fs, self.by());
+        self.content.write(offset, len, dense, |at, data| fs.write(ino, at, data, &by))
     }
 
     fn read(&mut self, ino: Ino, offset: u64, len: u64) -> Result<(), FsError> {
-        let mut done = 0;
-        while done < len {
-            self.buf.resize(usize::try_from((len - done).min(PIECE)).unwrap_or(0), 0);
-            let count = self.fs.read(ino, offset.saturating_add(done), &mut self.buf)? as u64;
-            if count == 0 {
-                break;
-            }
-            done += count;
-            self.counts.read += count;
-        }
-        Ok(())
+        let fs = self.fs;
+        self.content.read(offset, len, |at, buf| fs.read(ino, at, buf))
     }
 
     /// Closes a file, unless it was opened before the recording began.
