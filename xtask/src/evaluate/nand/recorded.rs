@@ -9,9 +9,10 @@ use crate::bench::ubifs_rw::remove;
 use crate::command::repository;
 use crate::evaluate::kept::hex;
 use crate::evaluate::rows::{Cell, Fidelity, Row};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use eraseblock_recording::{Pace, Reader, Replay, Step};
-use eraseblock_vfs::{FileKind, FileSystem, Ino};
+use eraseblock_vfs::walk::{Descend, Visit, walk};
+use eraseblock_vfs::{FileKind, FileSystem};
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use std::fs;
@@ -55,17 +56,19 @@ fn steps_of(name: &str) -> Result<Vec<Step>> {
 }
 
 /// Returns a line for each file: its size, or 0 if it is none, and its path.
-fn list(fs: &dyn FileSystem, dir: Ino, path: &str, to: &mut String) -> Result<()> {
-    for entry in fs.entries(dir)? {
-        let path = format!("{path}/{}", String::from_utf8_lossy(&entry.name));
+fn list(fs: &dyn FileSystem) -> Result<String> {
+    let mut text = String::new();
+    walk(fs, fs.root(), &mut |visit| {
+        let (path, entry) = match visit {
+            Visit::Entry { path, entry } => (String::from_utf8_lossy(path), entry),
+            Visit::Unreadable { error, .. } => bail!("{error}"),
+        };
         let attr = fs.attr(entry.ino)?;
         let size = if attr.kind == FileKind::Regular { attr.size } else { 0 };
-        let _ = writeln!(to, "{size} {path}");
-        if attr.kind == FileKind::Directory {
-            list(fs, entry.ino, &path, to)?;
-        }
-    }
-    Ok(())
+        let _ = writeln!(text, "{size} /{path}");
+        Ok(Descend::Yes)
+    })?;
+    Ok(text)
 }
 
 /// Returns what the repetitions cost, and the hash of the last list.
@@ -82,7 +85,7 @@ fn measure(system: System, steps: &[Step], times: u32) -> Result<(Ops, String)> 
         }
         replay.finish()?;
         if seed == times {
-            list(fs, fs.root(), "", &mut listed)?;
+            listed = list(fs)?;
         }
         remove(fs, fs.root())?;
         fs.sync()?;
