@@ -6,7 +6,7 @@
 
 use crate::device::{Mtd, ReadOutcome};
 use crate::error::MtdError;
-use crate::leb::{LebDevice, usual_max_write};
+use crate::leb::{LebDevice, read_only_leb, usual_max_write};
 use crate::read_at::ReadAt;
 use crate::redo;
 use eraseblock_base::align::is_erased;
@@ -277,7 +277,7 @@ impl<S: ReadAt> LebFile<S> {
 
     fn refuse<T>(&self, leb: Leb, operation: &'static str) -> Result<T, MtdError> {
         self.check(leb, 0, 0)?;
-        Err(MtdError::ReadOnly { at: Location::leb(leb), operation })
+        read_only_leb(leb, operation)
     }
 }
 

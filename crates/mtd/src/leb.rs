@@ -3,7 +3,7 @@
 use crate::device::ReadOutcome;
 use crate::error::MtdError;
 use eraseblock_base::Geometry;
-use eraseblock_base::Leb;
+use eraseblock_base::{Leb, Location};
 use std::fmt::Debug;
 
 /// A volume of logical eraseblocks (spec: ubifs-runtime 2.1): a UBI volume, a bare `.ubifs` image
@@ -82,6 +82,15 @@ pub trait LebDevice: Send + Sync + Debug {
     ///
     /// Fails if the data cannot be made durable.
     fn sync(&self) -> Result<(), MtdError>;
+}
+
+/// Refuses an operation on a LEB of a device that cannot be written to.
+///
+/// # Errors
+///
+/// Always fails.
+pub fn read_only_leb<T>(leb: Leb, operation: &'static str) -> Result<T, MtdError> {
+    Err(MtdError::ReadOnly { at: Location::leb(leb), operation })
 }
 
 /// Returns the [`LebDevice::max_write`] of a device that does not state it: for the minimum I/O

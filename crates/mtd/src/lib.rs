@@ -29,7 +29,7 @@ pub use counted::{CountedMtd, Counts};
 pub use device::{Mtd, ReadOutcome};
 pub use error::MtdError;
 pub use file::{ImageFile, ImageShape, LebFile, OpenError};
-pub use leb::{LebDevice, usual_max_write};
+pub use leb::{LebDevice, read_only_leb, usual_max_write};
 pub use leb_image::LebImage;
 pub use memory::MemoryMtd;
 pub use raw_dump::RawDump;

@@ -1,7 +1,7 @@
 //! A volume with some LEBs replaced in memory: what the volume will be once the changes are written.
 
-use eraseblock_base::{Leb, Location};
-use eraseblock_mtd::{LebDevice, MtdError, ReadOutcome};
+use eraseblock_base::Leb;
+use eraseblock_mtd::{LebDevice, MtdError, ReadOutcome, read_only_leb};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -18,10 +18,6 @@ pub(crate) struct Patched {
 impl Patched {
     pub(crate) fn new(below: Arc<dyn LebDevice>, changes: Changes) -> Self {
         Self { below, changes }
-    }
-
-    fn refused<T>(leb: Leb, operation: &'static str) -> Result<T, MtdError> {
-        Err(MtdError::ReadOnly { at: Location::leb(leb), operation })
     }
 }
 
@@ -66,19 +62,19 @@ impl LebDevice for Patched {
     }
 
     fn write(&self, leb: Leb, _offset: u32, _data: &[u8]) -> Result<(), MtdError> {
-        Self::refused(leb, "write")
+        read_only_leb(leb, "write")
     }
 
     fn change(&self, leb: Leb, _data: &[u8]) -> Result<(), MtdError> {
-        Self::refused(leb, "change")
+        read_only_leb(leb, "change")
     }
 
     fn map(&self, leb: Leb) -> Result<(), MtdError> {
-        Self::refused(leb, "map")
+        read_only_leb(leb, "map")
     }
 
     fn unmap(&self, leb: Leb) -> Result<(), MtdError> {
-        Self::refused(leb, "unmap")
+        read_only_leb(leb, "unmap")
     }
 
     fn sync(&self) -> Result<(), MtdError> {

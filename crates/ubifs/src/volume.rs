@@ -2,9 +2,9 @@
 
 use crate::report::Late;
 use crate::tnc::check_leaf;
+use eraseblock_base::Leb;
 use eraseblock_base::align::is_erased;
-use eraseblock_base::{Leb, Location};
-use eraseblock_mtd::{LebDevice, MtdError, ReadOutcome};
+use eraseblock_mtd::{LebDevice, MtdError, ReadOutcome, read_only_leb};
 use eraseblock_ubifs_format::decode::Node;
 use eraseblock_ubifs_format::{Branch, Expected, FormatError, Limits, Superblock};
 use std::sync::Arc;
@@ -134,10 +134,6 @@ impl Recut {
     pub(crate) fn new(inner: Arc<dyn LebDevice>, leb_size: u32) -> Self {
         Self { inner, leb_size }
     }
-
-    fn refused<T>(leb: Leb, operation: &'static str) -> Result<T, MtdError> {
-        Err(MtdError::ReadOnly { at: Location::leb(leb), operation })
-    }
 }
 
 impl LebDevice for Recut {
@@ -184,19 +180,19 @@ impl LebDevice for Recut {
     }
 
     fn write(&self, leb: Leb, _offset: u32, _data: &[u8]) -> Result<(), MtdError> {
-        Self::refused(leb, "write")
+        read_only_leb(leb, "write")
     }
 
     fn change(&self, leb: Leb, _data: &[u8]) -> Result<(), MtdError> {
-        Self::refused(leb, "change")
+        read_only_leb(leb, "change")
     }
 
     fn map(&self, leb: Leb) -> Result<(), MtdError> {
-        Self::refused(leb, "map")
+        read_only_leb(leb, "map")
     }
 
     fn unmap(&self, leb: Leb) -> Result<(), MtdError> {
-        Self::refused(leb, "unmap")
+        read_only_leb(leb, "unmap")
     }
 
     fn sync(&self) -> Result<(), MtdError> {

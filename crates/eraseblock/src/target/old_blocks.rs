@@ -7,7 +7,7 @@
 
 use crate::error::Error;
 use eraseblock_base::{Leb, Location, Peb, VolumeId};
-use eraseblock_mtd::{LebDevice, Mtd, MtdError, ReadOutcome};
+use eraseblock_mtd::{LebDevice, Mtd, MtdError, ReadOutcome, read_only_leb};
 use eraseblock_ubi::Ubi;
 use eraseblock_ubi::attach::PebState;
 use eraseblock_ubi_format::HeaderLayout;
@@ -63,10 +63,6 @@ impl WithOld {
     }
 }
 
-fn refused(leb: Leb, operation: &'static str) -> MtdError {
-    MtdError::ReadOnly { at: Location::leb(leb), operation }
-}
-
 impl LebDevice for WithOld {
     fn leb_size(&self) -> u32 {
         self.volume.leb_size()
@@ -100,19 +96,19 @@ impl LebDevice for WithOld {
     }
 
     fn write(&self, leb: Leb, _offset: u32, _data: &[u8]) -> Result<(), MtdError> {
-        Err(refused(leb, "writing"))
+        read_only_leb(leb, "write")
     }
 
     fn change(&self, leb: Leb, _data: &[u8]) -> Result<(), MtdError> {
-        Err(refused(leb, "changing"))
+        read_only_leb(leb, "change")
     }
 
     fn map(&self, leb: Leb) -> Result<(), MtdError> {
-        Err(refused(leb, "mapping"))
+        read_only_leb(leb, "map")
     }
 
     fn unmap(&self, leb: Leb) -> Result<(), MtdError> {
-        Err(refused(leb, "unmapping"))
+        read_only_leb(leb, "unmap")
     }
 
     fn sync(&self) -> Result<(), MtdError> {
